@@ -1,0 +1,67 @@
+//! What an attempt is told. Pure; `http` turns it into a response. Invariant: a success is only ever a committed reply.
+
+use crate::reply::StoredReply;
+
+/// Which store a replay came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Redis.
+    Hit,
+    /// PostgreSQL.
+    Miss,
+}
+
+impl Tier {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Hit => "redis",
+            Self::Miss => "postgres",
+        }
+    }
+}
+
+/// The outcome of one attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// This attempt did the work (or stored the refusal).
+    First {
+        /// What was committed.
+        reply: StoredReply,
+    },
+    /// The first one's answer, again.
+    Replay {
+        /// What was committed then.
+        reply: StoredReply,
+        /// Who remembered.
+        tier: Tier,
+    },
+    /// The first one is still running.
+    InProgress,
+    /// The key belongs to another request.
+    Reused,
+    /// Done before, and the answer is not kept.
+    AlreadyCompleted {
+        /// Where the result is.
+        location: Option<String>,
+    },
+    /// Not now; why, for the caller.
+    Unavailable(&'static str),
+    /// The command failed; nothing is stored.
+    Internal,
+}
+
+impl Answer {
+    /// A word for metrics.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::First { reply } if reply.status >= 400 => "rejected",
+            Self::First { .. } => "executed",
+            Self::Replay { .. } => "replayed",
+            Self::InProgress => "in_progress",
+            Self::Reused => "key_reused",
+            Self::AlreadyCompleted { .. } => "already_completed",
+            Self::Unavailable(_) => "unavailable",
+            Self::Internal => "failed",
+        }
+    }
+}

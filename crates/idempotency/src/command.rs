@@ -1,0 +1,339 @@
+//! What a user writes against: [`Command`], [`Tx`], [`Abort`].
+//!
+//! A command is one atomic piece of work. It is given statements and events, and no way to commit: the framework commits
+//! its work together with the record of the key. Knows nothing of HTTP or Redis. Invariant: `Tx` never runs a statement
+//! that would begin, end or cut a transaction.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::attempt::Attempt;
+use crate::database::{Param, Query};
+use crate::key::{AccountId, natural_key};
+use crate::ledger::Transaction;
+use crate::outbox::Event;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::{Reply, StoredReply};
+use crate::sqlstate;
+
+/// One atomic piece of work: the typed request, and what it does.
+///
+/// The struct's fields are the members of the JSON body and the parameters of the path (`/v1/orders/{id}` fills a field
+/// `id`). Write `#[serde(deny_unknown_fields)]`.
+pub trait Command: DeserializeOwned + Send + Sync + 'static {
+    /// Stable name, such as `orders.create`: part of the fingerprint, of metrics and of logs. Never change it.
+    const NAME: &'static str;
+    /// A unique constraint over a column that holds [`Tx::natural_key`], if the command writes one. When it refuses a
+    /// row, the work was done before and [`existing`](Self::existing) says where it is.
+    const NATURAL_KEY: Option<&'static str> = None;
+    /// What the command shares with others: settings, clients. Registered as `web::Data` by the service.
+    type State: Send + Sync + 'static;
+    /// The body of its answer.
+    type Output: Serialize;
+
+    /// Checks that need no store. The error names the field.
+    ///
+    /// # Errors
+    /// [`Invalid`]: answered 400, and no key is taken.
+    fn validate(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    /// Does the work. May run more than once (its transaction was rolled back each time before), so it must not touch
+    /// anything but `tx`.
+    ///
+    /// # Errors
+    /// [`Abort::Reject`] undoes the work and stores the refusal; [`Abort::Fail`] undoes it and stores nothing.
+    fn execute(
+        &self,
+        tx: &mut Tx<'_>,
+        state: &Self::State,
+    ) -> impl Future<Output = Result<Reply<Self::Output>, Abort>> + Send;
+
+    /// Where the result of this key is, if a row with its natural key exists (a path).
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    fn existing(
+        tx: &mut Tx<'_>,
+        state: &Self::State,
+    ) -> impl Future<Output = Result<Option<String>, Abort>> + Send {
+        let _ = (tx, state);
+        async { Ok(None) }
+    }
+}
+
+/// A field that is not valid.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct Invalid {
+    /// The field, as `items[0].quantity`.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Invalid {
+    /// Names the field and what is wrong with it.
+    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: reason.into() }
+    }
+}
+
+/// Why a command does not answer with a [`Reply`].
+#[derive(Debug)]
+pub enum Abort {
+    /// A definite no by a business rule: the work is undone, the refusal is stored and replayed.
+    Reject(Problem),
+    /// It failed: everything is undone, nothing is stored, the same key may be sent again. What `?` makes of an error.
+    Fail(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Abort {
+    /// A refusal of this kind; `detail` is for the caller.
+    pub fn reject(kind: &'static ProblemKind, detail: impl Into<String>) -> Self {
+        Self::Reject(kind.because(detail))
+    }
+
+    /// Turns the violation of one named constraint into a refusal, at the call site; any other error stays a failure.
+    pub fn on_violation(
+        constraint: &'static str,
+        kind: &'static ProblemKind,
+        detail: &'static str,
+    ) -> impl FnOnce(StatementError) -> Self {
+        move |error| match error.constraint() {
+            Some(name) if name == constraint => Self::reject(kind, detail),
+            _ => Self::from(error),
+        }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Abort {
+    fn from(error: E) -> Self {
+        Self::Fail(Box::new(error))
+    }
+}
+
+/// A statement that a command may not run.
+#[derive(Debug, thiserror::Error)]
+#[error("a command cannot control its transaction, and this statement would: {0}")]
+pub struct TransactionControl(&'static str);
+
+/// The command's side of its transaction: statements and events, not commit.
+pub struct Tx<'t> {
+    transaction: &'t Transaction,
+    attempt: &'t Attempt,
+    events: Vec<Event>,
+}
+
+impl<'t> Tx<'t> {
+    pub(crate) fn new(transaction: &'t Transaction, attempt: &'t Attempt) -> Self {
+        Self { transaction, attempt, events: Vec::new() }
+    }
+
+    pub(crate) fn into_events(self) -> Vec<Event> {
+        self.events
+    }
+
+    /// The calling account.
+    pub fn account(&self) -> AccountId {
+        self.attempt.account
+    }
+
+    /// Account and client key in one text, for the unique column that [`Command::NATURAL_KEY`] names.
+    pub fn natural_key(&self) -> String {
+        natural_key(self.attempt.account, &self.attempt.key)
+    }
+
+    /// Runs one statement in one round trip and returns its rows.
+    ///
+    /// # Errors
+    /// [`Abort::Fail`]; the transaction is then dead, whatever the command does next.
+    pub async fn query(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Vec<Row>, StatementError> {
+        refuse_control(sql)?;
+        Ok(self.transaction.run(Query { sql, params }).await?)
+    }
+
+    /// Runs several statements in one round trip, in order, and returns the rows of each.
+    ///
+    /// # Errors
+    /// The first statement's that failed.
+    pub async fn query_all(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, StatementError> {
+        for query in queries {
+            refuse_control(query.sql)?;
+        }
+        Ok(self.transaction.run_all(queries).await?)
+    }
+
+    /// Writes an event with the work: it is there if and only if the work is committed. `data` becomes JSON.
+    ///
+    /// # Errors
+    /// If `data` cannot be serialised.
+    pub fn emit(&mut self, kind: &'static str, data: &impl Serialize) -> Result<(), serde_json::Error> {
+        let data = serde_json::to_string(data)?;
+        self.events.push(Event { id: Uuid::now_v7(), kind, data });
+        Ok(())
+    }
+}
+
+/// A statement that did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StatementError {
+    /// It would control the transaction.
+    #[error(transparent)]
+    Control(#[from] TransactionControl),
+    /// PostgreSQL refused it, or the connection failed.
+    #[error("PostgreSQL: {0}")]
+    Database(#[from] tokio_postgres::Error),
+}
+
+impl StatementError {
+    /// The name of the constraint that refused a row, if one did.
+    pub fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Control(_) => None,
+            Self::Database(error) => error.as_db_error().and_then(|db| db.constraint()),
+        }
+    }
+}
+
+/// Words that begin, end or cut a transaction, or change the session that the next command inherits.
+const CONTROL: [&str; 12] = [
+    "begin",
+    "start",
+    "commit",
+    "end",
+    "rollback",
+    "abort",
+    "savepoint",
+    "release",
+    "prepare",
+    "deallocate",
+    "discard",
+    "reset",
+];
+
+/// PostgreSQL itself refuses several statements in one text, and COMMIT inside a DO block or a procedure.
+fn refuse_control(sql: &'static str) -> Result<(), TransactionControl> {
+    let rest = skip_comments(sql);
+    let mut words = rest.split(|c: char| !c.is_ascii_alphabetic());
+    let word = words.next().unwrap_or_default();
+    let session_setting = word.eq_ignore_ascii_case("set")
+        && !words.find(|word| !word.is_empty()).is_some_and(|next| next.eq_ignore_ascii_case("local"));
+    if session_setting || CONTROL.iter().any(|control| word.eq_ignore_ascii_case(control)) {
+        return Err(TransactionControl(sql));
+    }
+    Ok(())
+}
+
+/// What stands behind leading white space, empty statements and comments (which nest).
+fn skip_comments(sql: &str) -> &str {
+    let mut rest = sql;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
+        if let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.split_once('\n').map_or("", |(_, tail)| tail);
+        } else if rest.starts_with("/*") {
+            let mut depth = 0_usize;
+            loop {
+                let opens = rest.starts_with("/*");
+                if opens || rest.starts_with("*/") {
+                    depth = if opens { depth + 1 } else { depth - 1 };
+                    rest = &rest[2..];
+                } else {
+                    let mut characters = rest.chars();
+                    characters.next();
+                    rest = characters.as_str();
+                }
+                if depth == 0 || rest.is_empty() {
+                    break;
+                }
+            }
+        } else {
+            return rest;
+        }
+    }
+}
+
+/// A command with its state, as the engine sees it: without its types, so that the protocol is compiled once.
+pub(crate) trait Work: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn natural_key(&self) -> Option<&'static str>;
+    fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<StoredReply, Abort>>;
+    fn existing<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<Option<String>, Abort>>;
+}
+
+pub(crate) struct Bound<C: Command> {
+    pub(crate) command: C,
+    pub(crate) state: Arc<C::State>,
+}
+
+impl<C: Command> Work for Bound<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn natural_key(&self) -> Option<&'static str> {
+        C::NATURAL_KEY
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<StoredReply, Abort>> {
+        Box::pin(async move { Ok(self.command.execute(tx, &self.state).await?.seal()?) })
+    }
+
+    fn existing<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<Option<String>, Abort>> {
+        Box::pin(C::existing(tx, &self.state))
+    }
+}
+
+/// The PostgreSQL error inside a failure, if that is what it was.
+pub(crate) fn database_error<'a>(
+    failure: &'a (dyn std::error::Error + Send + Sync + 'static),
+) -> Option<&'a tokio_postgres::Error> {
+    sqlstate::find(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transaction_control_is_refused_however_it_is_spelled() {
+        for sql in [
+            "COMMIT",
+            "  commit and chain",
+            "/* x */ -- y\n ; Rollback",
+            "END",
+            "begin",
+            "START TRANSACTION",
+            "SAVEPOINT a",
+            "RELEASE a",
+            "abort",
+            "PREPARE TRANSACTION 'x'",
+            "SET TRANSACTION READ ONLY",
+            "set search_path = x",
+            "RESET ALL",
+            "/* /* */ */ COMMIT",
+            "/*;*/;--\n\tCommit",
+        ] {
+            assert!(refuse_control(sql).is_err(), "{sql:?} was let through");
+        }
+        for sql in [
+            "SELECT 1",
+            "WITH a AS (SELECT 1) SELECT * FROM a",
+            "UPDATE commits SET a = 1",
+            "INSERT INTO ends VALUES (1)",
+            "",
+            "SET LOCAL enable_seqscan = off",
+            "/* COMMIT */ SELECT 1",
+            "-- COMMIT",
+        ] {
+            assert!(refuse_control(sql).is_ok(), "{sql:?} was refused");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Connections to PostgreSQL: one small pool for each runtime, with every limit set.
+//!
+//! Knows how statements are sent (prepared once per connection, or unnamed behind a transaction pooler) and which
+//! generation of the database answers. Knows nothing of records or commands. Invariant: a connection goes back to the
+//! pool only from a state that is known to be clean; whoever is in doubt discards it with [`Object::take`].
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
+};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{NoTls, Row};
+
+use crate::generation::{CurrentGeneration, Generation};
+use crate::ledger;
+use crate::sqlstate::{self, Trouble};
+
+/// How long opening a connection may take, in all, before the request that wanted it is told so.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How to reach PostgreSQL, and the limits that travel with every statement.
+#[derive(Debug, Clone)]
+pub struct DatabaseConfig {
+    /// libpq URL; several hosts and `target_session_attrs` are allowed.
+    pub url: String,
+    /// How long a request waits for a connection.
+    pub pool_wait: Duration,
+    /// The longest that one statement may run; COMMIT is awaited for as long.
+    pub statement_timeout: Duration,
+    /// The longest that a statement waits for a lock.
+    pub lock_timeout: Duration,
+    /// How long a transaction may sit idle before the server ends it: the lease, so that a stopped owner does not hold
+    /// key and stock for longer.
+    pub idle_timeout: Duration,
+    /// Whether a pooler in transaction mode stands in between.
+    pub pooler: Pooler,
+}
+
+/// What stands between this process and the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooler {
+    /// Nothing: statements are prepared once per connection, limits are set when it opens.
+    None,
+    /// A transaction pooler: statements are sent unnamed, limits travel with BEGIN.
+    Transaction,
+}
+
+/// A value with its SQL type, so that one round trip suffices also where nothing may be prepared.
+pub trait Param: ToSql + Sync {
+    /// The SQL type that this value is sent as.
+    fn sql_type(&self) -> Type;
+    /// The value itself.
+    fn as_sql(&self) -> &(dyn ToSql + Sync);
+}
+
+macro_rules! params {
+    ($($rust:ty => $sql:ident),* $(,)?) => {$(
+        impl Param for $rust {
+            fn sql_type(&self) -> Type { Type::$sql }
+            fn as_sql(&self) -> &(dyn ToSql + Sync) { self }
+        }
+        impl Param for Option<$rust> {
+            fn sql_type(&self) -> Type { Type::$sql }
+            fn as_sql(&self) -> &(dyn ToSql + Sync) { self }
+        }
+    )*};
+}
+params! {
+    bool => BOOL, i16 => INT2, i32 => INT4, i64 => INT8, String => TEXT, &str => TEXT, Vec<u8> => BYTEA, &[u8] => BYTEA,
+    uuid::Uuid => UUID, time::OffsetDateTime => TIMESTAMPTZ, Vec<i16> => INT2_ARRAY, Vec<i32> => INT4_ARRAY,
+    Vec<i64> => INT8_ARRAY, Vec<String> => TEXT_ARRAY, Vec<&str> => TEXT_ARRAY, Vec<uuid::Uuid> => UUID_ARRAY,
+}
+
+/// One statement with its values. The text is static: prepared statements are kept by it.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    /// One SQL statement.
+    pub sql: &'static str,
+    /// `$1`, `$2`, …
+    pub params: &'a [&'a dyn Param],
+}
+
+/// No connection could be had.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection to PostgreSQL: {0}")]
+pub struct NoConnection(#[from] PoolError);
+
+/// A pool of connections that lives on the runtime that first uses it.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pool: Pool,
+    pooler: Pooler,
+    begin: String,
+    /// COMMIT is awaited for this long.
+    pub(crate) statement_timeout: Duration,
+    pub(crate) generation: CurrentGeneration,
+}
+
+impl Database {
+    /// A pool of at most `size` connections; none is opened yet.
+    ///
+    /// # Errors
+    /// One line, if the URL cannot be read.
+    pub fn new(config: &DatabaseConfig, size: usize, generation: CurrentGeneration) -> Result<Self, String> {
+        let mut target = tokio_postgres::Config::from_str(&config.url)
+            .map_err(|fault| format!("DATABASE_URL: {fault}"))?;
+        let limits = [
+            ("statement_timeout", config.statement_timeout),
+            ("lock_timeout", config.lock_timeout),
+            ("idle_in_transaction_session_timeout", config.idle_timeout),
+        ];
+        // READ COMMITTED, whatever the role's default: the look-up must see what was committed before the lock was had.
+        let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+        match config.pooler {
+            Pooler::None => {
+                let mut options = target.get_options().unwrap_or_default().to_owned();
+                for (name, limit) in limits {
+                    options.push_str(&format!(" -c {name}={}", limit.as_millis()));
+                }
+                target.options(options.trim_start().to_owned());
+            }
+            Pooler::Transaction => {
+                for (name, limit) in limits {
+                    begin.push_str(&format!("; SET LOCAL {name} = {}", limit.as_millis()));
+                }
+            }
+        }
+        if target.get_application_name().is_none() {
+            target.application_name("order-service");
+        }
+        if target.get_connect_timeout().is_none() {
+            target.connect_timeout(CONNECT_MAX);
+        }
+        target.tcp_user_timeout(config.statement_timeout + Duration::from_secs(5));
+        let manager =
+            Manager::from_config(target, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let (pooler, seen) = (config.pooler, generation.clone());
+        let pool = Pool::builder(manager)
+            .max_size(size)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts {
+                wait: Some(config.pool_wait),
+                create: Some(CONNECT_MAX),
+                recycle: Some(CONNECT_MAX),
+            })
+            .post_create(Hook::async_fn(move |client, _| {
+                let seen = seen.clone();
+                Box::pin(async move {
+                    if pooler == Pooler::None {
+                        ledger::prepare(client).await;
+                    }
+                    let row = client
+                        .query_typed_one(ledger::GENERATION_SQL, &[])
+                        .await
+                        .map_err(HookError::Backend)?;
+                    seen.set(generation_of(&row, 0));
+                    Ok(())
+                })
+            }))
+            .build()
+            .map_err(|fault| fault.to_string())?;
+        Ok(Self { pool, pooler, begin, statement_timeout: config.statement_timeout, generation })
+    }
+
+    /// A connection, after a bounded wait. `fresh` asks for one that nobody used before.
+    pub(crate) async fn connection(&self, fresh: bool) -> Result<Object, NoConnection> {
+        loop {
+            let connection = self.pool.get().await?;
+            // Whatever made the last run fail may live in the connection. Each turn frees one slot, so this ends.
+            if fresh && Object::metrics(&connection).recycle_count > 0 {
+                drop(Object::take(connection));
+                continue;
+            }
+            return Ok(connection);
+        }
+    }
+
+    /// The text that opens a transaction, with its limits where the connection does not carry them.
+    pub(crate) fn begin(&self) -> &str {
+        &self.begin
+    }
+
+    /// Runs one statement by itself (autocommit), for reads outside commands.
+    ///
+    /// # Errors
+    /// [`ReadError`]; also when no answer comes within the statement time-out.
+    pub async fn read(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Vec<Row>, ReadError> {
+        let connection = self.connection(false).await?;
+        let answer =
+            tokio::time::timeout(self.statement_timeout, self.run(&connection, Query { sql, params })).await;
+        match answer {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(ReadError::Database(error)),
+            Err(_) => {
+                drop(Object::take(connection));
+                Err(ReadError::TimedOut)
+            }
+        }
+    }
+
+    /// Runs one statement on a connection that is already held.
+    pub(crate) async fn run(
+        &self,
+        connection: &Object,
+        query: Query<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.ready(connection, query).await?;
+        self.send(connection, query).await
+    }
+
+    /// Runs statements in one flight: all are prepared first, then sent in order without waiting in between.
+    pub(crate) async fn run_all(
+        &self,
+        connection: &Object,
+        queries: &[Query<'_>],
+    ) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+        for query in queries {
+            self.ready(connection, *query).await?;
+        }
+        // join_all polls in order, and a prepared or unnamed statement is sent by its first poll.
+        let answers =
+            futures_util::future::join_all(queries.iter().map(|query| self.send(connection, *query))).await;
+        answers.into_iter().collect()
+    }
+
+    /// Prepares a statement unless this connection has it already, or nothing may be prepared.
+    pub(crate) async fn ready(
+        &self,
+        connection: &Object,
+        query: Query<'_>,
+    ) -> Result<(), tokio_postgres::Error> {
+        if self.pooler == Pooler::None {
+            connection.prepare_typed_cached(query.sql, &types(query.params)).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a statement that is prepared (or needs no preparation) with the first poll.
+    pub(crate) async fn send(
+        &self,
+        connection: &Object,
+        query: Query<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        match self.pooler {
+            Pooler::None => {
+                let statement = connection.prepare_typed_cached(query.sql, &types(query.params)).await?;
+                let values: Vec<_> = query.params.iter().map(|param| param.as_sql()).collect();
+                connection.query(&statement, &values).await
+            }
+            Pooler::Transaction => {
+                let values: Vec<_> =
+                    query.params.iter().map(|param| (param.as_sql(), param.sql_type())).collect();
+                connection.query_typed(query.sql, &values).await
+            }
+        }
+    }
+
+    /// Asks which generation answers, and takes note of it.
+    ///
+    /// # Errors
+    /// [`ReadError`], when the database cannot be asked.
+    pub async fn refresh_generation(&self) -> Result<(), ReadError> {
+        let rows = self.read(ledger::GENERATION_SQL, &[]).await?;
+        if let Some(row) = rows.first() {
+            self.generation.set(generation_of(row, 0));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the two columns of a generation, from column `at` on.
+pub(crate) fn generation_of(row: &Row, at: usize) -> Generation {
+    Generation::of(row.get(at), row.get(at + 1))
+}
+
+fn types(params: &[&dyn Param]) -> Vec<Type> {
+    params.iter().map(|param| param.sql_type()).collect()
+}
+
+/// A read that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No connection could be had.
+    #[error(transparent)]
+    NoConnection(#[from] NoConnection),
+    /// PostgreSQL refused the statement.
+    #[error("PostgreSQL: {0}")]
+    Database(tokio_postgres::Error),
+    /// No answer in time; the connection was discarded.
+    #[error("no answer from PostgreSQL in time")]
+    TimedOut,
+}
+
+impl ReadError {
+    /// Whether repeating it later can help, as opposed to a fault in the statement.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::NoConnection(_) | Self::TimedOut => true,
+            Self::Database(error) => sqlstate::classify(error) != Trouble::Broken,
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The whole protocol: one function walks an attempt from Redis through PostgreSQL and back.
+//!
+//! The only place with the protocol's decisions in order; each store's mechanics are in `gate` and `ledger`, the truth
+//! table in `record`. Knows nothing of HTTP. Invariants: an answer is sent if and only if it is true (no success before
+//! the commit is known); a lease is released only when nothing can be committed under it any more.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::answer::{Answer, Tier};
+use crate::attempt::Attempt;
+use crate::command::{Abort, Bound, Command, Tx, Work, database_error};
+use crate::gate::{Acquired, Claim, Gate};
+use crate::ledger::{Completed, Entered, Ledger, LedgerError, Resolved, Transaction};
+use crate::policy::Policy;
+use crate::problem::Problem;
+use crate::record::{Record, Status, Verdict, decide};
+use crate::reply::StoredReply;
+use crate::sqlstate::{self, Trouble};
+use crate::telemetry;
+
+/// Runs of one attempt before it is given up, the first included; the last two are on a fresh connection.
+const RUNS_MAX: u32 = 5;
+/// Longest pause before the second run; it doubles with every further one, and is drawn at random below that.
+const RERUN_PAUSE: Duration = Duration::from_millis(20);
+
+/// The protocol, for one runtime: its own way to each store.
+#[derive(Debug)]
+pub struct Engine {
+    gate: Arc<Gate>,
+    ledger: Ledger,
+    policy: Policy,
+    tasks: TaskTracker,
+}
+
+/// What a run leaves to be done with the place in Redis.
+enum After {
+    /// Nothing can be committed any more: give it back.
+    Release,
+    /// The outcome is open: only time may end the lease.
+    Leave,
+    /// Already published.
+    Settled,
+}
+
+/// What became of one run.
+enum Run {
+    Answered(Answer, After),
+    Again(String),
+}
+
+impl Engine {
+    /// Work that has begun is tracked in `tasks`, which shutting down waits for.
+    pub fn new(gate: Arc<Gate>, ledger: Ledger, policy: Policy, tasks: TaskTracker) -> Self {
+        Self { gate, ledger, policy, tasks }
+    }
+
+    /// The limits in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Executes an attempt in its own task: once begun, it is finished whether or not anybody still waits.
+    pub async fn execute<C: Command>(
+        self: Arc<Self>,
+        attempt: Attempt,
+        command: C,
+        state: Arc<C::State>,
+    ) -> Answer {
+        let work = Bound { command, state };
+        let tasks = self.tasks.clone();
+        let task = tasks.spawn(async move {
+            let answer = self.answer(&attempt, &work).await;
+            telemetry::request(C::NAME, answer.outcome());
+            if let Answer::Replay { tier, .. } = &answer {
+                telemetry::replay(tier.word());
+            }
+            answer
+        });
+        // A task that cannot be joined panicked outside the command; nothing is known of its outcome.
+        task.await.unwrap_or(Answer::Unavailable("the outcome is not known"))
+    }
+
+    /// Redis first: it may refuse or replay. Whatever it does not know, PostgreSQL decides.
+    async fn answer(&self, attempt: &Attempt, work: &dyn Work) -> Answer {
+        let claim = match self.gate.acquire(attempt).await {
+            Acquired::Done(reply) => return Answer::Replay { reply, tier: Tier::Hit },
+            Acquired::OtherDone => return Answer::Reused,
+            Acquired::Running => return Answer::InProgress,
+            Acquired::OtherRunning => return self.judge_impostor(attempt).await,
+            Acquired::Proceed(claim) => claim,
+        };
+        let (answer, after) =
+            self.with_heartbeat(attempt, claim, self.run_until_answered(attempt, work, claim)).await;
+        if let After::Release = after {
+            self.gate.release(attempt, claim).await;
+        }
+        answer
+    }
+
+    /// Redis says that another request is running under this key. If a record says that this request was done, the runner
+    /// will lose; so the record is looked up (one round trip, no lock) before the caller is told 422.
+    async fn judge_impostor(&self, attempt: &Attempt) -> Answer {
+        match self.ledger.look(attempt).await {
+            Ok(None) => Answer::Reused,
+            Ok(Some(record)) => match decide(Some(&record), &attempt.fingerprint) {
+                Verdict::Replay(reply) => {
+                    self.gate.refill(attempt, Claim::none(), &record, &reply).await;
+                    Answer::Replay { reply, tier: Tier::Miss }
+                }
+                Verdict::Spent { location } => Answer::AlreadyCompleted { location },
+                Verdict::InProgress => Answer::InProgress,
+                Verdict::Reused | Verdict::Execute { .. } => Answer::Reused,
+            },
+            Err(error) => unavailable(&error),
+        }
+    }
+
+    /// Renews the lease while the work is being done.
+    async fn with_heartbeat<T>(&self, attempt: &Attempt, claim: Claim, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tokio::time::sleep(self.policy.lease / 3) => {
+                    // In a task of its own: a slow Redis must not hold up the work.
+                    let (gate, attempt) = (Arc::clone(&self.gate), attempt.clone());
+                    tokio::spawn(async move { gate.renew(&attempt, claim).await });
+                }
+            }
+        }
+    }
+
+    /// Runs until there is an answer, bounded in number and time.
+    async fn run_until_answered(&self, attempt: &Attempt, work: &dyn Work, claim: Claim) -> (Answer, After) {
+        let deadline = Instant::now() + self.policy.execute_max;
+        for run in 1..=RUNS_MAX {
+            match self.run(attempt, work, claim, deadline, run + 2 > RUNS_MAX).await {
+                Run::Answered(answer, after) => return (answer, after),
+                Run::Again(cause) => {
+                    tracing::info!(command = work.name(), run, %cause, "rolled back; run again");
+                }
+            }
+            telemetry::rerun();
+            let pause = jitter(RERUN_PAUSE * 2_u32.pow(run - 1));
+            if Instant::now() + pause >= deadline {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        (Answer::Unavailable("the work met conflicts too often and was rolled back"), After::Release)
+    }
+
+    /// One transaction: enter, execute, complete.
+    async fn run(
+        &self,
+        attempt: &Attempt,
+        work: &dyn Work,
+        claim: Claim,
+        deadline: Instant,
+        fresh: bool,
+    ) -> Run {
+        let transaction = match self.enter(attempt, claim, fresh).await {
+            Ok(transaction) => transaction,
+            Err(run) => return run,
+        };
+        let mut tx = Tx::new(&transaction, attempt);
+        let execution = AssertUnwindSafe(work.execute(&mut tx)).catch_unwind();
+        match tokio::time::timeout_at(deadline, execution).await {
+            Ok(Ok(Ok(reply))) => {
+                let events = tx.into_events();
+                let completed =
+                    transaction.complete(&self.ledger, attempt, Status::Completed, &reply, &events).await;
+                self.conclude(attempt, claim, reply, completed).await
+            }
+            Ok(Ok(Err(Abort::Reject(problem)))) => {
+                transaction.rollback().await;
+                self.reject(attempt, work, claim, Some(problem)).await
+            }
+            Ok(Ok(Err(Abort::Fail(failure)))) => {
+                let natural = database_error(failure.as_ref()).and_then(sqlstate::violated_unique);
+                let done_before = natural.is_some() && natural == work.natural_key();
+                transaction.rollback().await;
+                if done_before {
+                    return self.reject(attempt, work, claim, None).await;
+                }
+                match database_error(failure.as_ref()) {
+                    Some(error) => self.failed(work, error),
+                    None => {
+                        tracing::error!(command = work.name(), error = %failure, "the command failed");
+                        Run::Answered(Answer::Internal, After::Release)
+                    }
+                }
+            }
+            Ok(Err(_panic)) => {
+                transaction.rollback().await;
+                tracing::error!(command = work.name(), "the command panicked");
+                Run::Answered(Answer::Internal, After::Release)
+            }
+            Err(_elapsed) => {
+                // Dropped with a statement under way: the connection is discarded, the server rolls back.
+                drop(transaction);
+                tracing::warn!(command = work.name(), "the command took longer than IDEMPOTENCY_EXECUTE_MAX");
+                Run::Answered(
+                    Answer::Unavailable("the work took too long and was rolled back"),
+                    After::Release,
+                )
+            }
+        }
+    }
+
+    /// Takes the key's lock, or answers with what stands in the way. Only PostgreSQL admits.
+    async fn enter(&self, attempt: &Attempt, claim: Claim, fresh: bool) -> Result<Transaction, Run> {
+        let Entered { locked, record, transaction } = match self.ledger.enter(attempt, fresh).await {
+            Ok(entered) => entered,
+            Err(error) => return Err(self.not_begun(&error)),
+        };
+        match decide(record.as_ref(), &attempt.fingerprint) {
+            Verdict::Execute { forget } if locked => {
+                if forget && let Err(error) = self.ledger.forget(&transaction, attempt).await {
+                    return Err(self.not_begun(&error));
+                }
+                Ok(transaction)
+            }
+            verdict => {
+                // A record decides whoever holds the lock: it is committed and does not change.
+                let decided = self.decided(attempt, claim, record.as_ref(), verdict);
+                let ((answer, after), ()) = tokio::join!(decided, transaction.rollback());
+                Err(Run::Answered(answer, after))
+            }
+        }
+    }
+
+    /// The answer that a record gives; a replay refills Redis.
+    async fn decided(
+        &self,
+        attempt: &Attempt,
+        claim: Claim,
+        record: Option<&Record>,
+        verdict: Verdict,
+    ) -> (Answer, After) {
+        match (verdict, record) {
+            (Verdict::Replay(reply), Some(record)) => {
+                self.gate.refill(attempt, claim, record, &reply).await;
+                (Answer::Replay { reply, tier: Tier::Miss }, After::Settled)
+            }
+            (Verdict::Spent { location }, _) => (Answer::AlreadyCompleted { location }, After::Release),
+            (Verdict::Reused, _) => (Answer::Reused, After::Release),
+            // Not ours to run: the lock is held (Redis had forgotten a running first), or work that spans transactions.
+            (Verdict::InProgress | Verdict::Execute { .. } | Verdict::Replay(_), _) => {
+                (Answer::InProgress, After::Release)
+            }
+        }
+    }
+
+    /// What a finished transaction means for the caller and for Redis.
+    async fn conclude(
+        &self,
+        attempt: &Attempt,
+        claim: Claim,
+        reply: StoredReply,
+        completed: Completed,
+    ) -> Run {
+        match completed {
+            Completed::Committed { result_expires_ms, generation } => {
+                self.gate.settle(attempt, claim, generation, &reply, result_expires_ms).await;
+                Run::Answered(Answer::First { reply }, After::Settled)
+            }
+            Completed::RolledBack(error) => match sqlstate::classify(&error) {
+                Trouble::Again => Run::Again(error.to_string()),
+                // Another attempt's record: it is found by the next look-up.
+                _ if sqlstate::violated_unique(&error) == Some("idempotency_records_pkey") => {
+                    Run::Again(error.to_string())
+                }
+                Trouble::Unavailable => Run::Answered(
+                    Answer::Unavailable("the database could not commit this now"),
+                    After::Release,
+                ),
+                Trouble::Broken => {
+                    tracing::error!(%error, detail = ?error.as_db_error(), "PostgreSQL refused the commit");
+                    Run::Answered(Answer::Internal, After::Release)
+                }
+            },
+            Completed::Unknown => self.resolve(attempt, claim).await,
+        }
+    }
+
+    /// COMMIT was sent and never answered: looked up, never guessed.
+    async fn resolve(&self, attempt: &Attempt, claim: Claim) -> Run {
+        tracing::warn!("no answer to COMMIT; looking the outcome up");
+        match self.ledger.resolve(attempt).await {
+            Ok(Resolved::Gone) => Run::Again("the commit was lost with its connection".to_owned()),
+            Ok(Resolved::Found(record)) => {
+                let verdict = decide(Some(&record), &attempt.fingerprint);
+                let (answer, after) = self.decided(attempt, claim, Some(&record), verdict).await;
+                match answer {
+                    // This attempt's own record: it is the first answer, not a replay.
+                    Answer::Replay { reply, .. } if record.request_id == attempt.request_id => {
+                        Run::Answered(Answer::First { reply }, after)
+                    }
+                    other => Run::Answered(other, after),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the outcome of COMMIT was not learned in time");
+                let open =
+                    Answer::Unavailable("the outcome was not learned in time; send the same request again");
+                Run::Answered(open, After::Leave)
+            }
+        }
+    }
+
+    /// The work was undone for a reason that is an answer: a refusal, or (without one) a row with this natural key. The key
+    /// is entered again, since the rollback gave the lock away: a record found then decides, then a natural row.
+    async fn reject(
+        &self,
+        attempt: &Attempt,
+        work: &dyn Work,
+        claim: Claim,
+        refusal: Option<Problem>,
+    ) -> Run {
+        let transaction = match self.enter(attempt, claim, false).await {
+            Ok(transaction) => transaction,
+            Err(Run::Again(_)) => return Run::Answered(NOT_STORED, After::Release),
+            Err(answered) => return answered,
+        };
+        let mut tx = Tx::new(&transaction, attempt);
+        let look = AssertUnwindSafe(work.existing(&mut tx)).catch_unwind();
+        let found = tokio::time::timeout(self.policy.execute_max, look).await;
+        match (found, refusal) {
+            (Ok(Ok(Ok(Some(location)))), _) => {
+                transaction.rollback().await;
+                Run::Answered(Answer::AlreadyCompleted { location: Some(location) }, After::Release)
+            }
+            (Ok(Ok(Ok(None))), Some(problem)) => {
+                let reply = problem.seal(attempt.request_id);
+                let completed =
+                    transaction.complete(&self.ledger, attempt, Status::Failed, &reply, &[]).await;
+                match self.conclude(attempt, claim, reply, completed).await {
+                    Run::Again(_) | Run::Answered(Answer::Internal, After::Release) => {
+                        Run::Answered(NOT_STORED, After::Release)
+                    }
+                    answered @ Run::Answered(..) => answered,
+                }
+            }
+            (Ok(Ok(Ok(None))), None) => {
+                transaction.rollback().await;
+                Run::Again("the row with this natural key is gone".to_owned())
+            }
+            // Dropped, not rolled back: after a time-out a statement may be under way.
+            (Ok(Ok(Err(_)) | Err(_)) | Err(_), _) => Run::Answered(NOT_STORED, After::Release),
+        }
+    }
+
+    /// A database error in the command: rolled back, so nothing is lost by any of these.
+    fn failed(&self, work: &dyn Work, error: &tokio_postgres::Error) -> Run {
+        match sqlstate::classify(error) {
+            Trouble::Again => Run::Again(error.to_string()),
+            Trouble::Unavailable => {
+                tracing::warn!(command = work.name(), %error, "the database cannot serve this now");
+                Run::Answered(Answer::Unavailable("the database cannot serve this now"), After::Release)
+            }
+            Trouble::Broken => {
+                tracing::error!(command = work.name(), %error, detail = ?error.as_db_error(), "the command failed");
+                Run::Answered(Answer::Internal, After::Release)
+            }
+        }
+    }
+
+    /// The transaction did not begin.
+    fn not_begun(&self, error: &LedgerError) -> Run {
+        match error {
+            LedgerError::Database(error) if sqlstate::classify(error) == Trouble::Again => {
+                Run::Again(error.to_string())
+            }
+            error => Run::Answered(unavailable(error), After::Release),
+        }
+    }
+}
+
+const NOT_STORED: Answer =
+    Answer::Unavailable("the refusal could not be stored; send the same request again");
+
+fn unavailable(error: &LedgerError) -> Answer {
+    tracing::warn!(%error, "PostgreSQL could not be asked");
+    Answer::Unavailable("the database could not be asked in time")
+}
+
+/// A random pause up to `longest`.
+fn jitter(longest: Duration) -> Duration {
+    let [random, ..] = uuid::Uuid::new_v4().into_bytes();
+    longest * u32::from(random) / 255
+}

@@ -1,0 +1,31 @@
+-- Takes the place of a key, or says what holds it.
+-- KEYS[1] name; ARGV[1] the running value (see value.rs for the offsets), ARGV[2] lease in ms.
+-- F fresh: the place is ours (also when our own token is found: this attempt's earlier acquire was executed)
+-- R running, same request   MR running, another request   MD done, another request
+-- B done, reply not kept here   U not readable here       otherwise the done value itself
+local mine = ARGV[1]
+local held = redis.call('GET', KEYS[1])
+if held then
+  if #held < 59 or string.sub(held, 1, 1) ~= string.sub(mine, 1, 1)
+      or string.sub(held, 44, 51) ~= string.sub(mine, 44, 51) then
+    return 'U'
+  end
+  if string.sub(held, 3, 10) == string.sub(mine, 3, 10) then
+    local state = string.sub(held, 2, 2)
+    if state == 'R' and string.sub(held, 60, 75) == string.sub(mine, 60, 75) then
+      redis.call('PEXPIRE', KEYS[1], ARGV[2])
+      return 'F'
+    end
+    if string.sub(held, 11, 11) == string.sub(mine, 11, 11) and string.sub(held, 12, 43) ~= string.sub(mine, 12, 43) then
+      if state == 'R' then return 'MR' end
+      return 'MD'
+    end
+    if state == 'R' then return 'R' end
+    if state == 'B' then return 'B' end
+    if state == 'D' then return held end
+    return 'U'
+  end
+  -- Another generation of the database: a miss.
+end
+redis.call('SET', KEYS[1], mine, 'PX', ARGV[2])
+return 'F'

@@ -1,0 +1,159 @@
+//! HTTP: a command as a route of actix-web.
+//!
+//! The only module that knows actix. Turns a request into an [`Attempt`], hands it to the engine, and turns the
+//! [`Answer`] into a response. Invariant: whatever is refused here took no key, and every refusal is a problem+json.
+
+mod body;
+mod input;
+mod objects;
+mod respond;
+
+use std::sync::Arc;
+
+use actix_web::dev::Payload;
+use actix_web::http::{Method, header};
+use actix_web::{HttpRequest, HttpResponse, Resource, guard, web};
+use futures_util::future::LocalBoxFuture;
+use uuid::Uuid;
+
+use crate::attempt::Attempt;
+use crate::command::Command;
+use crate::engine::Engine;
+use crate::fingerprint::Fingerprint;
+use crate::key::{AccountId, IdempotencyKey, KeyError};
+use crate::problem::Problem;
+use crate::problems;
+use crate::shutdown::Shutdown;
+
+pub use respond::{fallback_not_found, method_not_allowed, problem_response};
+
+/// Who is calling. A service brings its own way to tell and registers it as `web::Data<Authenticator>`.
+pub trait Authenticate: 'static {
+    /// The account behind a request's credentials.
+    fn authenticate<'a>(&'a self, request: &'a HttpRequest)
+    -> LocalBoxFuture<'a, Result<AccountId, Problem>>;
+}
+
+/// The registered [`Authenticate`].
+pub struct Authenticator(Box<dyn Authenticate>);
+
+impl Authenticator {
+    /// Wraps an implementation for registering.
+    pub fn new(implementation: impl Authenticate) -> Self {
+        Self(Box::new(implementation))
+    }
+
+    /// The account behind a request's credentials.
+    ///
+    /// # Errors
+    /// A 401, or a 503 while unknown credentials cannot be looked up.
+    pub async fn authenticate(&self, request: &HttpRequest) -> Result<AccountId, Problem> {
+        self.0.authenticate(request).await
+    }
+}
+
+/// A route that runs a command for each POST, once per idempotency key.
+///
+/// Needs `web::Data` of [`Engine`], [`Authenticator`], [`Shutdown`] and `C::State` in the application. Other methods are
+/// answered 405; add `.route(…)` and `.default_service(…)` for a path that also takes them.
+pub fn command<C: Command>(path: &str) -> Resource {
+    resource(path)
+        .route(web::route().guard(guard::Post()).to(handle::<C>))
+        .default_service(web::route().to(|| method_not_allowed(&[Method::POST])))
+}
+
+/// A path that is only what it is spelled like. The router decodes `%6F` before it matches, so `/v1/%6Frders` would be a
+/// second spelling of the same operation, with another fingerprint; here it is nothing at all.
+pub fn resource(path: &str) -> Resource {
+    let pattern = path.to_owned();
+    web::resource(path).guard(guard::fn_guard(move |context| {
+        let (mut literal, mut raw) = (pattern.split('/'), context.head().uri.path().split('/'));
+        loop {
+            match (literal.next(), raw.next()) {
+                (None, None) => return true,
+                (Some(wanted), Some(given)) if wanted.starts_with('{') || wanted == given => {}
+                _ => return false,
+            }
+        }
+    }))
+}
+
+async fn handle<C: Command>(
+    request: HttpRequest,
+    payload: web::Payload,
+    engine: web::Data<Engine>,
+    authenticator: web::Data<Authenticator>,
+    shutdown: web::Data<Shutdown>,
+    state: web::Data<C::State>,
+) -> HttpResponse {
+    let request_id = Uuid::now_v7();
+    let mut payload = payload.into_inner();
+    let read = read::<C>(&request, &mut payload, request_id, &authenticator, engine.policy().body_max).await;
+    let (attempt, command) = match read {
+        Ok(read) => read,
+        Err(problem) => {
+            // A client that sends everything before it reads must still receive the answer.
+            body::drain(&request, &mut payload).await;
+            return problem_response(&problem, request_id);
+        }
+    };
+    if shutdown.has_begun() {
+        let problem = problems::TEMPORARILY_UNAVAILABLE.because("this replica is shutting down");
+        let mut response = problem_response(&problem, request_id);
+        response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+        return response;
+    }
+    let answer = engine.into_inner().execute(attempt, command, state.into_inner()).await;
+    respond::answer(answer, request_id)
+}
+
+/// The checks that need no store, in the order of the contract: credentials, key, media type and size, body.
+async fn read<C: Command>(
+    request: &HttpRequest,
+    payload: &mut Payload,
+    request_id: Uuid,
+    authenticator: &Authenticator,
+    body_max: usize,
+) -> Result<(Attempt, C), Problem> {
+    let account = authenticator.authenticate(request).await?;
+    let lines = request.headers().get_all("idempotency-key").map(header::HeaderValue::as_bytes);
+    let key = IdempotencyKey::parse(lines).map_err(|error| match error {
+        KeyError::Missing => problems::KEY_MISSING.because(error.to_string()),
+        KeyError::Invalid(_) => problems::KEY_INVALID.because(error.to_string()),
+    })?;
+    let document = body::read_json(request, payload, body_max).await?;
+    let (command, canonical) = input::parse::<C>(request, &document)?;
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let fingerprint = Fingerprint::compute(request.method().as_str(), &path, C::NAME, &canonical);
+    Ok((Attempt::new(account, key, fingerprint, path, request_id), command))
+}
+
+/// What a worker's application needs for commands, besides each command's own state.
+#[derive(Clone)]
+pub struct Services {
+    /// The protocol.
+    pub engine: web::Data<Engine>,
+    /// Who is calling.
+    pub authenticator: web::Data<Authenticator>,
+    /// Whether new work is still taken.
+    pub shutdown: web::Data<Shutdown>,
+}
+
+impl Services {
+    /// Puts them together.
+    pub fn new(engine: Arc<Engine>, authenticator: Authenticator, shutdown: Shutdown) -> Self {
+        Self {
+            engine: web::Data::from(engine),
+            authenticator: web::Data::new(authenticator),
+            shutdown: web::Data::new(shutdown),
+        }
+    }
+
+    /// Registers them.
+    pub fn register(&self, config: &mut web::ServiceConfig) {
+        config
+            .app_data(self.engine.clone())
+            .app_data(self.authenticator.clone())
+            .app_data(self.shutdown.clone());
+    }
+}

@@ -1,0 +1,49 @@
+//! From path and body to a command: one typed struct, filled from both.
+//!
+//! Invariant: a body cannot name what the path names, and an error names the field that is at fault.
+
+use actix_web::HttpRequest;
+use serde_json::{Map, Value};
+
+use crate::canonical::canonicalize;
+use crate::command::Command;
+use crate::http::objects::Node;
+use crate::problem::Problem;
+use crate::problems;
+
+/// The command and the canonical form of the body.
+pub(super) fn parse<C: Command>(request: &HttpRequest, document: &[u8]) -> Result<(C, Vec<u8>), Problem> {
+    let canonical = canonicalize(document).map_err(|fault| invalid(fault.to_string()))?;
+    let parameters = request.match_info();
+    let not_object = |_| invalid("the body must be a JSON object".to_owned());
+    let mut members: Map<String, Value> = serde_json::from_slice(&canonical).map_err(not_object)?;
+    for (name, value) in parameters.iter() {
+        if members.insert(name.to_owned(), Value::String(value.to_owned())).is_some() {
+            return Err(invalid(format!("{name}: it is named by the path already")));
+        }
+    }
+    let command: C = serde_path_to_error::deserialize(Node(Value::Object(members))).map_err(|fault| {
+        // An id that cannot be one names nothing.
+        match fault.path().iter().next() {
+            Some(serde_path_to_error::Segment::Map { key }) if parameters.get(key).is_some() => {
+                problems::NOT_FOUND.because("there is nothing with this id")
+            }
+            _ => invalid(describe(&fault)),
+        }
+    })?;
+    command.validate().map_err(|fault| invalid(fault.to_string()))?;
+    Ok((command, canonical))
+}
+
+fn invalid(detail: String) -> Problem {
+    problems::INVALID_REQUEST.because(detail)
+}
+
+/// The field and what is wrong with it.
+fn describe(fault: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let reason = fault.inner();
+    match fault.path().to_string().as_str() {
+        "." => reason.to_string(),
+        field => format!("{field}: {reason}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! From an answer to a response.
+//!
+//! Invariant: a stored reply is sent with its own status, headers and bytes, and only a replay carries the marks of one.
+
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{Method, StatusCode};
+use actix_web::{HttpResponse, HttpResponseBuilder};
+use uuid::Uuid;
+
+use crate::answer::{Answer, Tier};
+use crate::problem::Problem;
+use crate::problems;
+use crate::reply::StoredReply;
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const CACHE_LOOKUP: HeaderName = HeaderName::from_static("x-cache-lookup");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
+    let problem = match answer {
+        Answer::First { reply } => return stored(reply, request_id).finish_with(),
+        Answer::Replay { reply, tier } => {
+            let mut response = stored(reply, request_id);
+            let tier = if tier == Tier::Hit { "HIT" } else { "MISS" };
+            response.builder.insert_header((REPLAYED, "true")).insert_header((CACHE_LOOKUP, tier));
+            return response.finish_with();
+        }
+        Answer::InProgress => {
+            problems::REQUEST_IN_PROGRESS.because("the first request with this key is still running")
+        }
+        Answer::Reused => problems::KEY_REUSED
+            .because("this key was first sent with another method, path or body than this one"),
+        Answer::AlreadyCompleted { location } => {
+            problems::ALREADY_COMPLETED.because("the work under this key was done before").at(location)
+        }
+        Answer::Unavailable(why) => problems::TEMPORARILY_UNAVAILABLE.because(why),
+        Answer::Internal => problems::INTERNAL.because("the work was rolled back and nothing was stored"),
+    };
+    problem_response(&problem, request_id)
+}
+
+struct Stored {
+    builder: HttpResponseBuilder,
+    body: Vec<u8>,
+}
+
+impl Stored {
+    fn finish_with(mut self) -> HttpResponse {
+        if self.body.is_empty() { self.builder.finish() } else { self.builder.body(self.body) }
+    }
+}
+
+fn stored(reply: StoredReply, request_id: Uuid) -> Stored {
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut builder = HttpResponse::build(status);
+    for (name, value) in &reply.headers {
+        builder.insert_header((name.as_str(), value.as_str()));
+    }
+    builder.insert_header((REQUEST_ID, request_id.to_string()));
+    Stored { builder, body: reply.body }
+}
+
+/// A problem as `application/problem+json`, with the headers that go with it.
+pub fn problem_response(problem: &Problem, request_id: Uuid) -> HttpResponse {
+    let status = StatusCode::from_u16(problem.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut builder = HttpResponse::build(status);
+    builder
+        .insert_header((header::CONTENT_TYPE, "application/problem+json"))
+        .insert_header((header::LINK, format!("</problems/{}>; rel=\"describedby\"", problem.kind.code)))
+        .insert_header((REQUEST_ID, request_id.to_string()));
+    if let Some(seconds) = problem.retry_after_seconds() {
+        builder.insert_header((header::RETRY_AFTER, seconds.to_string()));
+    }
+    if let Some(location) = &problem.location {
+        builder.insert_header((header::LOCATION, location.as_str()));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        builder.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
+    }
+    builder.body(problem.body(request_id))
+}
+
+/// 404 for a path that nothing is registered for.
+pub async fn fallback_not_found() -> HttpResponse {
+    problem_response(&problems::NOT_FOUND.because("there is nothing at this path"), Uuid::now_v7())
+}
+
+/// 405 with the methods that the path takes.
+pub fn method_not_allowed(allowed: &[Method]) -> impl Future<Output = HttpResponse> + use<> {
+    let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    async move {
+        let detail = format!("this path takes {allowed}");
+        let problem = problems::METHOD_NOT_ALLOWED.because(detail);
+        let mut response = problem_response(&problem, Uuid::now_v7());
+        if let Ok(value) = HeaderValue::from_str(&allowed) {
+            response.headers_mut().insert(header::ALLOW, value);
+        }
+        response
+    }
+}

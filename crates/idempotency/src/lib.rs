@@ -1,0 +1,71 @@
+//! Retries made harmless and cheap.
+//!
+//! A client names its intent with an `Idempotency-Key` and may send it as often as it likes. Redis turns duplicates away
+//! and replays stored answers in one round trip; PostgreSQL alone decides what happened: the record of the key, the
+//! business rows, the events and the stored answer are one transaction.
+//!
+//! The map: a user writes a [`Command`] against [`Tx`]; [`http::command`] makes it a route; [`Engine`] walks an
+//! [`attempt::Attempt`] through [`gate`] (Redis, the fast path) and [`ledger`] (PostgreSQL, the truth); [`record`] is the
+//! truth table. Redis may refuse or replay; only PostgreSQL admits.
+//!
+//! ```
+//! use idempotency::{Abort, Command, Reply, Tx};
+//!
+//! #[derive(serde::Deserialize)]
+//! #[serde(deny_unknown_fields)]
+//! struct Rename { id: uuid::Uuid, name: String }        // `id` from the path, `name` from the body
+//!
+//! impl Command for Rename {
+//!     const NAME: &'static str = "things.rename";
+//!     type State = ();
+//!     type Output = serde_json::Value;
+//!
+//!     async fn execute(&self, tx: &mut Tx<'_>, _: &()) -> Result<Reply<Self::Output>, Abort> {
+//!         tx.query("UPDATE things SET name = $2 WHERE id = $1 RETURNING 1", &[&self.id, &self.name]).await?;
+//!         tx.emit("thing.renamed", &serde_json::json!({ "id": self.id }))?;
+//!         Ok(Reply::ok(serde_json::json!({ "id": self.id, "name": self.name })))
+//!     }
+//! }
+//!
+//! fn routes(config: &mut actix_web::web::ServiceConfig) {
+//!     config.service(idempotency::http::command::<Rename>("/v1/things/{id}/rename"));
+//! }
+//! ```
+#![warn(missing_docs)]
+
+mod answer;
+mod attempt;
+mod breaker;
+mod canonical;
+mod command;
+mod database;
+mod engine;
+mod fingerprint;
+pub mod gate;
+mod generation;
+pub mod http;
+mod key;
+mod ledger;
+mod outbox;
+mod policy;
+mod problem;
+pub mod problems;
+mod record;
+mod reply;
+mod shutdown;
+mod sqlstate;
+pub mod telemetry;
+mod value;
+
+pub use attempt::Attempt;
+pub use command::{Abort, Command, Invalid, StatementError, TransactionControl, Tx};
+pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query, ReadError};
+pub use engine::Engine;
+pub use fingerprint::Fingerprint;
+pub use generation::{CurrentGeneration, Generation};
+pub use key::{AccountId, IdempotencyKey, KEY_LEN_MAX, KeyError};
+pub use ledger::Ledger;
+pub use policy::{LEASE_MIN, Policy, parse_duration, parse_size};
+pub use problem::{Problem, ProblemKind, SameKey};
+pub use reply::{Reply, StoredReply};
+pub use shutdown::Shutdown;

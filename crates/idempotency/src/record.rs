@@ -1,0 +1,136 @@
+//! The record of a key, and what an attempt may do about it: the truth table.
+//!
+//! Pure: no store, no clock (the database's time comes with the row). Invariant: [`decide`] is total, and only an
+//! absent record, or one past its key retention, lets an attempt execute.
+
+use uuid::Uuid;
+
+use crate::fingerprint::Fingerprint;
+use crate::generation::Generation;
+use crate::reply::StoredReply;
+
+/// How far the work under a key has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Work that spans transactions has begun. Never expires.
+    InProgress,
+    /// Committed with its effect.
+    Completed,
+    /// A definite no, stored.
+    Failed,
+}
+
+/// A row of `idempotency_records`, with the database's clock at the time of reading.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// What the first attempt asked for.
+    pub fingerprint: Fingerprint,
+    /// The attempt that committed it.
+    pub request_id: Uuid,
+    /// How far it has come.
+    pub status: Status,
+    /// The stored answer; `None` while in progress. The body may be gone once the result has expired.
+    pub reply: Option<StoredReply>,
+    /// Until when the answer is replayed, ms since 1970.
+    pub result_expires_ms: i64,
+    /// Until when the key counts as used, ms since 1970.
+    pub key_expires_ms: i64,
+    /// The database's time when the row was read, ms since 1970.
+    pub now_ms: i64,
+    /// The server that the row was read from.
+    pub generation: Generation,
+}
+
+/// What follows from a record for one attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No record, or one that is past its key retention (`forget` it first): the attempt may execute.
+    Execute {
+        /// Whether an expired row is in the way.
+        forget: bool,
+    },
+    /// Another request used this key.
+    Reused,
+    /// The first one is still running.
+    InProgress,
+    /// The first answer, again.
+    Replay(StoredReply),
+    /// Done, but the answer is no longer kept.
+    Spent {
+        /// Where the result is, if the first answer said so.
+        location: Option<String>,
+    },
+}
+
+/// The truth table, in the order of the contract: expiry of the key, fingerprint, running, replay.
+pub fn decide(record: Option<&Record>, attempt: &Fingerprint) -> Verdict {
+    let Some(record) = record else { return Verdict::Execute { forget: false } };
+    if record.status != Status::InProgress && record.key_expires_ms <= record.now_ms {
+        return Verdict::Execute { forget: true };
+    }
+    if attempt.contradicts(&record.fingerprint) {
+        return Verdict::Reused;
+    }
+    match (&record.status, &record.reply) {
+        (Status::InProgress, _) => Verdict::InProgress,
+        (Status::Completed | Status::Failed, Some(reply)) if record.now_ms < record.result_expires_ms => {
+            Verdict::Replay(reply.clone())
+        }
+        (Status::Completed | Status::Failed, reply) => {
+            let location = reply.as_ref().and_then(|reply| reply.header("location")).map(str::to_owned);
+            Verdict::Spent { location }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    fn reply() -> StoredReply {
+        StoredReply { status: 201, headers: vec![("location".into(), "/v1/x".into())], body: b"{}".to_vec() }
+    }
+
+    /// Every combination of status, fingerprint, result horizon, key horizon and presence of the body.
+    #[test]
+    fn the_table_is_total_and_in_the_order_of_the_contract() {
+        let asked = Fingerprint::compute("POST", "/", "c", b"{}");
+        let other = Fingerprint::compute("POST", "/", "c", b"{1}");
+        assert_eq!(decide(None, &asked), Verdict::Execute { forget: false });
+        for status in [Status::InProgress, Status::Completed, Status::Failed] {
+            for same in [true, false] {
+                for result_left in [-1, 0, 1] {
+                    for key_left in [-1, 0, 1] {
+                        for kept in [true, false] {
+                            let record = Record {
+                                fingerprint: if same { asked } else { other },
+                                request_id: Uuid::nil(),
+                                status,
+                                reply: kept.then(reply),
+                                result_expires_ms: NOW + result_left,
+                                key_expires_ms: NOW + key_left,
+                                now_ms: NOW,
+                                generation: Generation(1),
+                            };
+                            let finished = status != Status::InProgress;
+                            let expected = if finished && key_left <= 0 {
+                                Verdict::Execute { forget: true }
+                            } else if !same {
+                                Verdict::Reused
+                            } else if !finished {
+                                Verdict::InProgress
+                            } else if kept && result_left > 0 {
+                                Verdict::Replay(reply())
+                            } else {
+                                Verdict::Spent { location: kept.then(|| "/v1/x".to_owned()) }
+                            };
+                            assert_eq!(decide(Some(&record), &asked), expected, "{record:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

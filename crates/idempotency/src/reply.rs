@@ -1,0 +1,120 @@
+//! What a command answers, and the same as bytes that can be stored.
+//!
+//! Knows which headers may be kept and how a reply is laid out in Redis. Knows nothing of HTTP frameworks. Invariant:
+//! a stored reply decodes to exactly what was encoded, body byte for byte.
+
+use serde::Serialize;
+
+/// The answer of a command: a status, an optional `Location`, and a body that is sent as JSON.
+#[derive(Debug)]
+pub struct Reply<T> {
+    status: u16,
+    location: Option<String>,
+    body: Option<T>,
+}
+
+impl<T: Serialize> Reply<T> {
+    /// 200 with a body.
+    pub fn ok(body: T) -> Self {
+        Self { status: 200, location: None, body: Some(body) }
+    }
+
+    /// 201 with a body and where the new thing is (a path).
+    pub fn created(location: impl Into<String>, body: T) -> Self {
+        Self { status: 201, location: Some(location.into()), body: Some(body) }
+    }
+
+    /// 204: done, nothing to say.
+    pub fn no_content() -> Self {
+        Self { status: 204, location: None, body: None }
+    }
+
+    /// The bytes that are sent now, and sent again on every replay.
+    pub(crate) fn seal(&self) -> Result<StoredReply, serde_json::Error> {
+        let mut headers = Vec::new();
+        let mut body = Vec::new();
+        if let Some(value) = &self.body {
+            headers.push(("content-type".to_owned(), "application/json".to_owned()));
+            body = serde_json::to_vec(value)?;
+        }
+        if let Some(location) = &self.location {
+            headers.push(("location".to_owned(), location.clone()));
+        }
+        Ok(StoredReply { status: self.status, headers, body })
+    }
+}
+
+/// A reply as it is stored in both stores: status, allowed headers (lower-case names), body.
+///
+/// Only headers that are true of the answer for as long as it is replayed are ever put here: never `Set-Cookie`,
+/// `Date` or hop-by-hop headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredReply {
+    /// HTTP status code.
+    pub status: u16,
+    /// Lower-case names and values, in order.
+    pub headers: Vec<(String, String)>,
+    /// The body, not encoded.
+    pub body: Vec<u8>,
+}
+
+impl StoredReply {
+    /// The value of a header, by its lower-case name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Appends status (2 bytes), number of headers (1), each name (1-byte length) and value (2-byte length), body.
+    /// `None` if a header is too long for that.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Option<()> {
+        out.extend_from_slice(&self.status.to_be_bytes());
+        out.push(u8::try_from(self.headers.len()).ok()?);
+        for (name, value) in &self.headers {
+            out.push(u8::try_from(name.len()).ok()?);
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(&u16::try_from(value.len()).ok()?.to_be_bytes());
+            out.extend_from_slice(value.as_bytes());
+        }
+        out.extend_from_slice(&self.body);
+        Some(())
+    }
+
+    /// The reverse of [`encode`](Self::encode); `None` for bytes that it did not write.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let status = u16::from_be_bytes(*bytes.split_first_chunk::<2>().map(|(head, tail)| {
+            bytes = tail;
+            head
+        })?);
+        let (&count, mut rest) = bytes.split_first()?;
+        let mut headers = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            let (&length, tail) = rest.split_first()?;
+            let (name, tail) = tail.split_at_checked(usize::from(length))?;
+            let (length, tail) = tail.split_first_chunk::<2>()?;
+            let (value, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+            headers.push((String::from_utf8(name.to_vec()).ok()?, String::from_utf8(value.to_vec()).ok()?));
+            rest = tail;
+        }
+        Some(Self { status, headers, body: rest.to_vec() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_reply_survives_its_bytes() {
+        let reply = Reply::created("/v1/orders/1", serde_json::json!({"a": []})).seal().unwrap();
+        let empty = Reply::<()>::no_content().seal().unwrap();
+        assert_eq!((empty.headers.len(), empty.body.len()), (0, 0));
+        for reply in [reply, empty] {
+            let mut bytes = Vec::new();
+            reply.encode(&mut bytes).unwrap();
+            assert_eq!(StoredReply::decode(&bytes), Some(reply.clone()));
+            for cut in 0..bytes.len() - reply.body.len() {
+                assert_eq!(StoredReply::decode(&bytes[..cut]), None, "cut at {cut}");
+            }
+        }
+    }
+}

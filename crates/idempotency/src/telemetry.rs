@@ -1,0 +1,42 @@
+//! Every metric of the framework, in one place.
+//!
+//! Knows names and labels only. Invariant: no label carries a key, an account or anything else without a bound.
+
+use metrics::{counter, gauge};
+
+/// Requests by command and outcome.
+pub const REQUESTS: &str = "idempotency_requests_total";
+/// Replays by the store that served them.
+pub const REPLAYS: &str = "idempotency_replays_total";
+/// 1 while Redis counts as away.
+pub const DEGRADED: &str = "idempotency_degraded";
+/// Calls that Redis did not do, by class of error.
+pub const GATE_FAULTS: &str = "idempotency_gate_faults_total";
+/// Leases that were gone when their owner gave them back.
+pub const LEASES_LOST: &str = "idempotency_leases_lost_total";
+/// Runs of a command beyond the first, by what made them necessary.
+pub const RERUNS: &str = "idempotency_reruns_total";
+
+pub(crate) fn request(command: &'static str, outcome: &'static str) {
+    counter!(REQUESTS, "route" => command, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn replay(tier: &'static str) {
+    counter!(REPLAYS, "tier" => tier).increment(1);
+}
+
+pub(crate) fn degraded(away: bool) {
+    gauge!(DEGRADED).set(if away { 1.0 } else { 0.0 });
+}
+
+pub(crate) fn gate_fault(class: &'static str) {
+    counter!(GATE_FAULTS, "class" => class).increment(1);
+}
+
+pub(crate) fn lease_lost() {
+    counter!(LEASES_LOST).increment(1);
+}
+
+pub(crate) fn rerun() {
+    counter!(RERUNS).increment(1);
+}

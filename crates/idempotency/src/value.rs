@@ -1,0 +1,112 @@
+//! The value of a key in Redis: a header at fixed offsets, then the stored reply as bytes.
+//!
+//! Knows the layout and nothing of connections. `gate/*.lua` reads the same offsets with string functions. Invariant: a
+//! value that this module did not write is never read as one that it did (version, length and account are checked).
+//!
+//! ```text
+//! 0      format version            1
+//! 1      state                     R running, D done, B done but too big: ask PostgreSQL
+//! 2..10  database generation       big-endian
+//! 10     fingerprint version
+//! 11..43 fingerprint digest
+//! 43..51 account                   big-endian, checked again before a replay
+//! 51..59 expiry, ms since 1970     big-endian, zero while running
+//! 59..   running: owner token (16); done: the reply
+//! ```
+
+use crate::fingerprint::Fingerprint;
+use crate::generation::Generation;
+use crate::key::AccountId;
+use crate::reply::StoredReply;
+
+/// Version of this layout. A value of another version is left alone and counts as a miss.
+pub const FORMAT: u8 = 1;
+const HEADER_LEN: usize = 59;
+
+/// What is the same in every state.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity {
+    /// The database that the value speaks of.
+    pub generation: Generation,
+    /// What was asked.
+    pub fingerprint: Fingerprint,
+    /// Who asked.
+    pub account: AccountId,
+}
+
+/// The owner of a lease: random, 16 bytes, known to one attempt only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token(pub [u8; 16]);
+
+impl Token {
+    /// A token that nobody else has.
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().into_bytes())
+    }
+}
+
+fn header(state: u8, identity: &Identity, expires_ms: i64, capacity: usize) -> Vec<u8> {
+    let mut value = Vec::with_capacity(HEADER_LEN + capacity);
+    value.extend_from_slice(&[FORMAT, state]);
+    value.extend_from_slice(&identity.generation.0.to_be_bytes());
+    value.push(identity.fingerprint.version);
+    value.extend_from_slice(&identity.fingerprint.digest);
+    value.extend_from_slice(&identity.account.0.to_be_bytes());
+    value.extend_from_slice(&expires_ms.to_be_bytes());
+    value
+}
+
+/// A place taken by the owner of `token`.
+pub fn running(identity: &Identity, token: Token) -> Vec<u8> {
+    let mut value = header(b'R', identity, 0, 16);
+    value.extend_from_slice(&token.0);
+    value
+}
+
+/// A finished answer, or only the marker for it when the reply is larger than `body_max` bytes.
+pub fn done(identity: &Identity, expires_ms: i64, reply: &StoredReply, body_max: usize) -> Vec<u8> {
+    if reply.body.len() <= body_max {
+        let mut value = header(b'D', identity, expires_ms, reply.body.len() + 128);
+        if reply.encode(&mut value).is_some() {
+            return value;
+        }
+    }
+    header(b'B', identity, expires_ms, 0)
+}
+
+/// The reply in a done value, if it is one and of this account.
+pub fn stored_reply(value: &[u8], account: AccountId) -> Option<StoredReply> {
+    let (header, reply) = value.split_at_checked(HEADER_LEN)?;
+    let intact = header[0] == FORMAT && header[1] == b'D' && header[43..51] == account.0.to_be_bytes();
+    if intact { StoredReply::decode(reply) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_done_value_is_read_back_by_its_account_only() {
+        let identity = Identity {
+            generation: Generation(7),
+            fingerprint: Fingerprint::compute("POST", "/", "c", b"{}"),
+            account: AccountId(42),
+        };
+        let reply = StoredReply { status: 201, headers: vec![], body: b"\x00\xff{}".to_vec() };
+        let value = done(&identity, 1_800_000_000_000, &reply, 16);
+        assert_eq!(stored_reply(&value, AccountId(42)), Some(reply.clone()));
+        assert_eq!(stored_reply(&value, AccountId(43)), None);
+        assert_eq!(stored_reply(&running(&identity, Token::random()), AccountId(42)), None);
+        assert_eq!(
+            stored_reply(&done(&identity, 0, &reply, 3), AccountId(42)),
+            None,
+            "too big: only the marker"
+        );
+        for cut in 0..value.len().min(61) {
+            assert_eq!(stored_reply(&value[..cut], AccountId(42)), None);
+        }
+        let mut newer = value;
+        newer[0] += 1;
+        assert_eq!(stored_reply(&newer, AccountId(42)), None);
+    }
+}
