@@ -1,0 +1,119 @@
+//! What operators see, on a listener of its own: health and metrics.
+//!
+//! Invariant: a probe takes a bounded time, and neither /livez nor /readyz tells a stranger anything but the state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::header;
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use idempotency::gate::Gate;
+use idempotency::http::{fallback_not_found, problem_response};
+use idempotency::{Database, Shutdown, problems};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use serde_json::json;
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use crate::{auth, migrations};
+
+/// How long one probe may take.
+const PROBE_MAX: Duration = Duration::from_secs(2);
+/// How often histograms are folded, so that their memory does not grow when nobody scrapes.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+const READY_SQL: &str = "
+SELECT current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery(),
+       COALESCE((SELECT max(version) FROM refinery_schema_history), 0)";
+
+/// Installs the recorder of this process.
+pub(crate) fn metrics_recorder() -> Option<PrometheusHandle> {
+    let handle = PrometheusBuilder::new().install_recorder().ok()?;
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP_EVERY).await;
+            upkeep.run_upkeep();
+        }
+    });
+    Some(handle)
+}
+
+/// What the admin listener needs.
+#[derive(Clone)]
+pub(crate) struct Operator {
+    database: Database,
+    gate: Arc<Gate>,
+    metrics: Option<PrometheusHandle>,
+    shutdown: Shutdown,
+    token: Option<String>,
+}
+
+impl Operator {
+    pub(crate) fn new(
+        database: Database,
+        gate: Arc<Gate>,
+        metrics: Option<PrometheusHandle>,
+        shutdown: Shutdown,
+        token: Option<String>,
+    ) -> Self {
+        Self { database, gate, metrics, shutdown, token }
+    }
+
+    pub(crate) fn routes(&self, config: &mut ServiceConfig) {
+        config
+            .app_data(web::Data::new(self.clone()))
+            .route("/livez", web::get().to(livez))
+            .route("/readyz", web::get().to(readyz))
+            .route("/metrics", web::get().to(metrics))
+            .default_service(web::route().to(fallback_not_found));
+    }
+}
+
+async fn livez() -> HttpResponse {
+    HttpResponse::Ok().json(json!({ "status": "alive" }))
+}
+
+/// 503 when PostgreSQL is away, read-only or not migrated, or this replica is stopping; Redis away is `degraded`.
+async fn readyz(operator: web::Data<Operator>) -> HttpResponse {
+    let (database, redis) = tokio::join!(database_state(&operator.database), operator.gate.is_writable());
+    let not_ready = if operator.shutdown.has_begun() { Some("stopping") } else { database.err() };
+    match (not_ready, redis) {
+        (Some(why), _) => {
+            HttpResponse::ServiceUnavailable().json(json!({ "status": "unavailable", "reason": why }))
+        }
+        (None, false) => HttpResponse::Ok().json(json!({ "status": "degraded", "reason": "redis" })),
+        (None, true) => HttpResponse::Ok().json(json!({ "status": "ready" })),
+    }
+}
+
+async fn database_state(database: &Database) -> Result<(), &'static str> {
+    let rows = match tokio::time::timeout(PROBE_MAX, database.read(READY_SQL, &[])).await {
+        Err(_) => return Err("database does not answer"),
+        Ok(Err(error)) if error.is_temporary() => return Err("database is away"),
+        // The history is only there once migrated.
+        Ok(Err(_)) => return Err("database is not migrated"),
+        Ok(Ok(rows)) => rows,
+    };
+    match rows.first() {
+        Some(row) if row.get(0) => Err("database is read-only"),
+        Some(row) if row.get::<_, i32>(1) < migrations::newest() => Err("database is not migrated"),
+        Some(_) => Ok(()),
+        None => Err("database does not answer"),
+    }
+}
+
+async fn metrics(request: HttpRequest, operator: web::Data<Operator>) -> HttpResponse {
+    if let Some(token) = &operator.token {
+        let given = auth::bearer(&request).unwrap_or_default();
+        if !bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
+            return problem_response(
+                &problems::UNAUTHENTICATED.because("send the ADMIN_TOKEN"),
+                Uuid::now_v7(),
+            );
+        }
+    }
+    let text = operator.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default();
+    HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "text/plain; version=0.0.4")).body(text)
+}

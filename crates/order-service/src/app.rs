@@ -1,0 +1,197 @@
+//! The service as one thing: two listeners, workers with their own way to each store, housekeeping, an orderly end.
+//!
+//! Connections live on the runtime that opened them, so each HTTP worker builds its own pool and gate. Invariant: work
+//! that was taken is finished before the runtime that it runs on stops, or the grace time is over.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::{App as ActixApp, HttpServer, web};
+use anyhow::{Context as _, bail};
+use idempotency::gate::Gate;
+use idempotency::http::{Authenticator, Services};
+use idempotency::{CurrentGeneration, Database, Engine, Ledger, Shutdown};
+
+use crate::auth::{ApiKeys, KnownKeys};
+use crate::config::ServeArgs;
+use crate::{ExtraRoutes, admin, auth, routes};
+
+/// How often the generation of the database is asked for.
+const GENERATION_EVERY: Duration = Duration::from_secs(1);
+/// How long connections may take to close once all work is done, in whole seconds.
+const CLOSE_MAX: u64 = 1;
+
+/// What the shop's commands and reads share: one per worker.
+pub struct Shop {
+    /// For reads outside commands.
+    pub database: Database,
+}
+
+/// A running service.
+pub(crate) struct App {
+    pub(crate) api: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    servers: [ServerHandle; 2],
+    shutdown: Shutdown,
+    grace: Duration,
+}
+
+/// Builds and starts the service; it answers once this returns.
+pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result<App> {
+    let faults = arguments.check();
+    if !faults.is_empty() {
+        bail!(faults.join("\nerror: "));
+    }
+    let (generation, shutdown, known) =
+        (CurrentGeneration::default(), Shutdown::default(), KnownKeys::default());
+    let metrics = admin::metrics_recorder();
+
+    // One connection is housekeeping's; the workers share the rest. More workers than connections would only wait.
+    let pool = arguments.limits.database_pool;
+    let for_requests = pool.saturating_sub(1).max(1);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores.min(for_requests);
+    let shares = Shares::new(for_requests, workers);
+
+    let housekeeping =
+        Database::new(&arguments.database(), 1, generation.clone()).map_err(anyhow::Error::msg)?;
+    // Fails here, not in a worker, if the URL cannot be read.
+    let probe = Gate::new(&arguments.gate(), generation.clone()).map_err(anyhow::Error::msg)?;
+
+    let per_worker = {
+        let (arguments, shutdown, known) = (arguments.clone(), shutdown.clone(), known.clone());
+        let generation = generation.clone();
+        move || {
+            let database = Database::new(&arguments.database(), shares.next(), generation.clone());
+            let gate = Gate::new(&arguments.gate(), generation.clone());
+            let (database, gate) = (database.expect("read before"), gate.expect("read before"));
+            let policy = arguments.policy();
+            let ledger = Ledger::new(database.clone(), policy.result_retention, policy.key_retention);
+            let engine = std::sync::Arc::new(Engine::new(gate, ledger, policy, shutdown.tasks()));
+            let keys = ApiKeys { known: known.clone(), database: database.clone() };
+            let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
+            let shop = web::Data::new(Shop { database });
+            ActixApp::new()
+                .app_data(shop)
+                .configure(|config| services.register(config))
+                .configure(routes::table)
+                .configure(extra)
+                .default_service(web::route().to(idempotency::http::fallback_not_found))
+        }
+    };
+    let listen = &arguments.listen;
+    let api = HttpServer::new(per_worker)
+        .workers(workers)
+        .disable_signals()
+        .shutdown_timeout(CLOSE_MAX)
+        .bind(listen.bind)
+        .with_context(|| format!("cannot listen on {} (BIND)", listen.bind))?;
+    let operator = admin::Operator::new(
+        housekeeping.clone(),
+        probe,
+        metrics,
+        shutdown.clone(),
+        listen.admin_token.clone(),
+    );
+    let admin = HttpServer::new(move || ActixApp::new().configure(|config| operator.routes(config)))
+        .workers(1)
+        .disable_signals()
+        .shutdown_timeout(CLOSE_MAX)
+        .bind(listen.admin_bind)
+        .with_context(|| format!("cannot listen on {} (ADMIN_BIND)", listen.admin_bind))?;
+    let (api_address, admin_address) = (api.addrs()[0], admin.addrs()[0]);
+    let (api, admin) = (api.run(), admin.run());
+    let servers = [api.handle(), admin.handle()];
+    tokio::spawn(api);
+    tokio::spawn(admin);
+    tokio::spawn(keep_house(housekeeping, known));
+    Ok(App { api: api_address, admin: admin_address, servers, shutdown, grace: listen.shutdown_grace })
+}
+
+/// `order-service serve`.
+pub(crate) async fn serve(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
+    let app = start(arguments, extra)?;
+    tracing::info!(api = %app.api, admin = %app.admin, "serving");
+    app.run_until_stopped(signals).await
+}
+
+impl App {
+    /// Waits for SIGTERM or Ctrl-C, then for the work; a second signal ends it at once.
+    pub(crate) async fn run_until_stopped(self, mut signals: Signals) -> anyhow::Result<()> {
+        signals.next().await;
+        tracing::info!("stopping: new work is refused, running work is finished");
+        self.shutdown.begin();
+        tokio::select! {
+            () = self.shutdown.drained() => tracing::info!("all work is finished"),
+            () = tokio::time::sleep(self.grace) => tracing::warn!("SHUTDOWN_GRACE is over; unfinished work is rolled back"),
+            () = signals.next() => tracing::warn!("stopped at once; unfinished work is rolled back"),
+        }
+        for server in &self.servers {
+            server.stop(true).await;
+        }
+        Ok(())
+    }
+}
+
+/// The signals that end the process.
+pub(crate) struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt })
+    }
+
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Splits the connections of the process among its workers, in whole ones.
+#[derive(Clone)]
+struct Shares {
+    total: usize,
+    workers: usize,
+    taken: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Shares {
+    fn new(total: usize, workers: usize) -> Self {
+        Self { total, workers, taken: std::sync::Arc::default() }
+    }
+
+    fn next(&self) -> usize {
+        let worker = self.taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % self.workers;
+        self.total / self.workers + usize::from(worker < self.total % self.workers)
+    }
+}
+
+/// Asks for the generation every second and compares the known keys every two, for as long as the process lives.
+async fn keep_house(database: Database, known: KnownKeys) {
+    let mut ticks = tokio::time::interval(GENERATION_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut refreshed = tokio::time::Instant::now();
+    loop {
+        ticks.tick().await;
+        let asked = async {
+            database.refresh_generation().await?;
+            if refreshed.elapsed() >= auth::REFRESH {
+                known.refresh(&database).await?;
+                refreshed = tokio::time::Instant::now();
+            }
+            Ok::<_, idempotency::ReadError>(())
+        };
+        if let Err(error) = asked.await {
+            tracing::debug!(%error, "PostgreSQL could not be asked; what is known stays in force");
+        }
+    }
+}

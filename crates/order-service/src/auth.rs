@@ -1,0 +1,116 @@
+//! Who is calling: API keys, known without a database round trip.
+//!
+//! A bounded cache of keys that were seen, shared by all workers and compared with the database every [`REFRESH`].
+//! Invariant: a revoked key is refused by every replica within 5 s while PostgreSQL answers; while it does not, keys that
+//! are known stay valid and unknown ones are told to come back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::header;
+use futures_util::future::LocalBoxFuture;
+use idempotency::http::Authenticate;
+use idempotency::{AccountId, Database, Problem, ReadError, problems};
+use subtle::ConstantTimeEq as _;
+
+use crate::accounts::ApiKey;
+
+/// How often known keys are compared with the database; with the time a read may take, below the promised 5 s.
+pub(crate) const REFRESH: Duration = Duration::from_secs(2);
+/// Most keys that are remembered.
+const KEYS_MAX: usize = 10_000;
+
+#[derive(Clone, Copy)]
+struct Known {
+    account: AccountId,
+    hash: [u8; 32],
+}
+
+/// The keys that this process has seen valid.
+#[derive(Clone, Default)]
+pub(crate) struct KnownKeys(Arc<RwLock<HashMap<String, Known>>>);
+
+impl KnownKeys {
+    fn get(&self, id: &str) -> Option<Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).copied()
+    }
+
+    fn remember(&self, id: &str, known: Known) {
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= KEYS_MAX
+            && let Some(any) = keys.keys().next().cloned()
+        {
+            keys.remove(&any);
+        }
+        keys.insert(id.to_owned(), known);
+    }
+
+    /// Drops the keys that the database no longer knows as valid.
+    pub(crate) async fn refresh(&self, database: &Database) -> Result<(), ReadError> {
+        let ids: Vec<String> =
+            self.0.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let rows = database
+            .read("SELECT id FROM api_keys WHERE id = ANY($1) AND revoked_at IS NULL", &[&ids])
+            .await?;
+        let valid: std::collections::HashSet<&str> = rows.iter().map(|row| row.get(0)).collect();
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for id in ids.iter().filter(|id| !valid.contains(id.as_str())) {
+            keys.remove(id);
+        }
+        Ok(())
+    }
+}
+
+/// API keys in the `Authorization` header, for one worker.
+pub(crate) struct ApiKeys {
+    pub(crate) known: KnownKeys,
+    pub(crate) database: Database,
+}
+
+impl ApiKeys {
+    async fn account(&self, request: &HttpRequest) -> Result<AccountId, Problem> {
+        let unknown =
+            || problems::UNAUTHENTICATED.because("send a valid API key as Authorization: Bearer osk_…");
+        let key = bearer(request).and_then(ApiKey::parse).ok_or_else(unknown)?;
+        let known = match self.known.get(key.id) {
+            Some(known) => known,
+            None => self.look_up(key.id).await?.ok_or_else(unknown)?,
+        };
+        if bool::from(known.hash.ct_eq(&key.hash())) { Ok(known.account) } else { Err(unknown()) }
+    }
+
+    async fn look_up(&self, id: &str) -> Result<Option<Known>, Problem> {
+        let sql = "SELECT account_id, secret_hash FROM api_keys WHERE id = $1 AND revoked_at IS NULL";
+        let rows = self.database.read(sql, &[&id]).await.map_err(|error| {
+            tracing::warn!(%error, "an API key could not be looked up");
+            problems::TEMPORARILY_UNAVAILABLE.because("this API key cannot be checked now")
+        })?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let hash: &[u8] = row.get(1);
+        let known = Known { account: AccountId(row.get(0)), hash: hash.try_into().unwrap_or_default() };
+        self.known.remember(id, known);
+        Ok(Some(known))
+    }
+}
+
+impl Authenticate for ApiKeys {
+    fn authenticate<'a>(
+        &'a self,
+        request: &'a HttpRequest,
+    ) -> LocalBoxFuture<'a, Result<AccountId, Problem>> {
+        Box::pin(self.account(request))
+    }
+}
+
+/// The bearer token of a request, if it has exactly one.
+pub(crate) fn bearer(request: &HttpRequest) -> Option<&str> {
+    let mut lines = request.headers().get_all(header::AUTHORIZATION);
+    let line = lines.next()?.to_str().ok()?;
+    let (scheme, token) = line.split_once(' ')?;
+    (scheme.eq_ignore_ascii_case("bearer") && lines.next().is_none()).then(|| token.trim())
+}

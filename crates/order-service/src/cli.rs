@@ -1,0 +1,160 @@
+//! The command line: names the commands, runs one, and says in one line what went wrong.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+use crate::ExtraRoutes;
+use crate::config::{DatabaseUrl, Limits, Listen, ServeArgs};
+use crate::{accounts, app, dev, logging, migrations, seed};
+
+/// An order API on which a retry is harmless: same key, same answer, one order
+#[derive(Debug, Parser)]
+#[command(name = "order-service", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start everything on this machine: a private PostgreSQL and Redis, the demo shop, the service
+    Dev(Box<DevArgs>),
+    /// Serve, on a migrated PostgreSQL and a Redis
+    Serve(Box<ServeArgs>),
+    /// Apply the migrations; safe to run by several replicas at once
+    Migrate(DatabaseUrl),
+    /// Put the demo catalogue and the demo account into the database; can be repeated
+    Seed(DatabaseUrl),
+    /// Accounts and their API keys
+    Accounts {
+        #[command(subcommand)]
+        command: AccountsCommand,
+    },
+}
+
+/// What `dev` needs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DevArgs {
+    /// Where the private servers keep their data
+    #[arg(long, env = "DATA_DIR", default_value = ".order-service")]
+    pub(crate) data_dir: PathBuf,
+    /// Use this PostgreSQL instead of a private one
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub(crate) database_url: Option<String>,
+    /// Use this Redis instead of a private one
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    pub(crate) redis_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug, Subcommand)]
+enum AccountsCommand {
+    /// Make an account (or a further key for it) and print its API key, this once
+    Create {
+        #[command(flatten)]
+        database: DatabaseUrl,
+        /// Name of the account
+        name: String,
+    },
+    /// List accounts and keys
+    List(DatabaseUrl),
+    /// End a key; every replica refuses it within 5 s
+    Revoke {
+        #[command(flatten)]
+        database: DatabaseUrl,
+        /// Id of the key, as `accounts list` shows it
+        key_id: String,
+    },
+}
+
+/// Parses the arguments and runs the command.
+pub(crate) fn main(extra: ExtraRoutes) -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && std::env::args_os().len() > 1 => {
+            eprintln!("{}", one_line(&error.to_string()));
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
+    // Commands and housekeeping run here; requests run on the workers of the HTTP server.
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(cli.command, extra));
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command, extra: ExtraRoutes) -> anyhow::Result<()> {
+    logging::start();
+    match command {
+        Command::Dev(arguments) => dev::run(*arguments, extra).await,
+        Command::Serve(arguments) => app::serve(&arguments, extra).await,
+        Command::Migrate(database) => {
+            let applied = migrations::apply(&database.database_url).await?;
+            match applied.as_slice() {
+                [] => println!("nothing to apply"),
+                applied => applied.iter().for_each(|name| println!("applied {name}")),
+            }
+            Ok(())
+        }
+        Command::Seed(database) => {
+            let client = migrations::connect(&database.database_url).await?;
+            seed::catalogue(&client).await?;
+            match seed::account(&client).await? {
+                Some(key) => println!("account {}: {key}", seed::ACCOUNT),
+                None => println!(
+                    "account {} is there already; its key was printed when it was made",
+                    seed::ACCOUNT
+                ),
+            }
+            Ok(())
+        }
+        Command::Accounts { command } => manage_accounts(command).await,
+    }
+}
+
+async fn manage_accounts(command: AccountsCommand) -> anyhow::Result<()> {
+    match command {
+        AccountsCommand::Create { database, name } => {
+            let client = migrations::connect(&database.database_url).await?;
+            println!("{}", accounts::create(&client, &name).await?);
+        }
+        AccountsCommand::List(database) => {
+            let client = migrations::connect(&database.database_url).await?;
+            for line in accounts::list(&client).await? {
+                println!("{line}");
+            }
+        }
+        AccountsCommand::Revoke { database, key_id } => {
+            let client = migrations::connect(&database.database_url).await?;
+            accounts::revoke(&client, &key_id).await.context("nothing was revoked")?;
+            println!("revoked {key_id}");
+        }
+    }
+    Ok(())
+}
+
+/// clap explains over several lines; the first paragraph says what is wrong.
+fn one_line(explanation: &str) -> String {
+    let first: Vec<&str> =
+        explanation.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    format!("{} (see --help)", first.join(" "))
+}

@@ -1,0 +1,170 @@
+//! What the service is told: one small struct per concern, each option also an environment variable.
+//!
+//! Knows names, defaults and contradictions. Invariant: what passed [`ServeArgs::check`] can be started.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use idempotency::gate::GateConfig;
+use idempotency::{DatabaseConfig, Policy, Pooler, parse_duration, parse_size};
+
+/// Where PostgreSQL is.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DatabaseUrl {
+    /// PostgreSQL, as a libpq URL; several hosts and target_session_attrs are allowed
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub(crate) database_url: String,
+}
+
+/// Where both stores are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Stores {
+    #[command(flatten)]
+    pub(crate) database: DatabaseUrl,
+    /// Redis, as redis://host:port/db
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    pub(crate) redis_url: String,
+}
+
+/// Where the service listens, and how it ends.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Listen {
+    /// The public API; port 0 takes a free one
+    #[arg(long, env = "BIND", default_value = "127.0.0.1:8080")]
+    pub(crate) bind: SocketAddr,
+    /// Health and metrics; not on a public address without ADMIN_TOKEN
+    #[arg(long, env = "ADMIN_BIND", default_value = "127.0.0.1:9090")]
+    pub(crate) admin_bind: SocketAddr,
+    /// Bearer token of the admin listener (/livez and /readyz stay open)
+    #[arg(long, env = "ADMIN_TOKEN", hide_env_values = true)]
+    pub(crate) admin_token: Option<String>,
+    /// How long running work is waited for on SIGTERM
+    #[arg(long, env = "SHUTDOWN_GRACE", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) shutdown_grace: Duration,
+}
+
+/// What stands between the service and PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PoolerChoice {
+    /// Nothing
+    None,
+    /// A pooler such as PgBouncer, in transaction mode
+    Transaction,
+}
+
+/// The limits of the protocol and of the stores.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Limits {
+    /// How long Redis holds a place without a heartbeat
+    #[arg(long, env = "IDEMPOTENCY_LEASE", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) idempotency_lease: Duration,
+    /// The longest that a command may execute
+    #[arg(long, env = "IDEMPOTENCY_EXECUTE_MAX", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) idempotency_execute_max: Duration,
+    /// How long the stored response is replayed
+    #[arg(long, env = "IDEMPOTENCY_RESULT_RETENTION", default_value = "24h", value_parser = parse_duration)]
+    pub(crate) idempotency_result_retention: Duration,
+    /// How long a used key stays refused after its response is gone
+    #[arg(long, env = "IDEMPOTENCY_KEY_RETENTION", default_value = "30d", value_parser = parse_duration)]
+    pub(crate) idempotency_key_retention: Duration,
+    /// Larger responses stay in PostgreSQL only
+    #[arg(long, env = "IDEMPOTENCY_CACHE_BODY_MAX", default_value = "16KiB", value_parser = parse_size)]
+    pub(crate) idempotency_cache_body_max: usize,
+    /// Largest request body
+    #[arg(long, env = "BODY_MAX", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) body_max: usize,
+    /// PostgreSQL connections of this process
+    #[arg(long, env = "DATABASE_POOL", default_value_t = 16)]
+    pub(crate) database_pool: usize,
+    /// How long a request waits for a PostgreSQL connection
+    #[arg(long, env = "DATABASE_POOL_WAIT", default_value = "2s", value_parser = parse_duration)]
+    pub(crate) database_pool_wait: Duration,
+    /// The longest that one statement may run
+    #[arg(long, env = "DATABASE_STATEMENT_TIMEOUT", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) database_statement_timeout: Duration,
+    /// The longest that a statement waits for a lock
+    #[arg(long, env = "DATABASE_LOCK_TIMEOUT", default_value = "2s", value_parser = parse_duration)]
+    pub(crate) database_lock_timeout: Duration,
+    /// Whether a transaction pooler stands before PostgreSQL
+    #[arg(long, env = "DATABASE_POOLER", default_value = "none")]
+    pub(crate) database_pooler: PoolerChoice,
+    /// One call to Redis, connecting included
+    #[arg(long, env = "REDIS_TIMEOUT", default_value = "250ms", value_parser = parse_duration)]
+    pub(crate) redis_timeout: Duration,
+}
+
+/// All of what `serve` needs.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) stores: Stores,
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
+impl ServeArgs {
+    /// Contradictions, one line each.
+    pub(crate) fn check(&self) -> Vec<String> {
+        let mut faults = self.policy().check();
+        let limits = &self.limits;
+        let spans = [
+            ("DATABASE_POOL_WAIT", limits.database_pool_wait),
+            ("DATABASE_STATEMENT_TIMEOUT", limits.database_statement_timeout),
+            ("DATABASE_LOCK_TIMEOUT", limits.database_lock_timeout),
+            ("REDIS_TIMEOUT", limits.redis_timeout),
+            ("SHUTDOWN_GRACE", self.listen.shutdown_grace),
+        ];
+        for (name, span) in spans {
+            if span.is_zero() {
+                faults.push(format!("{name} must be above zero"));
+            }
+        }
+        if limits.database_pool == 0 {
+            faults.push("DATABASE_POOL must be above zero".to_owned());
+        }
+        if self.listen.admin_token.as_deref().is_some_and(str::is_empty) {
+            faults.push("ADMIN_TOKEN must not be empty".to_owned());
+        }
+        if !self.listen.admin_bind.ip().is_loopback() && self.listen.admin_token.is_none() {
+            faults.push("ADMIN_BIND is not a loopback address: set ADMIN_TOKEN".to_owned());
+        }
+        faults
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            lease: self.limits.idempotency_lease,
+            execute_max: self.limits.idempotency_execute_max,
+            result_retention: self.limits.idempotency_result_retention,
+            key_retention: self.limits.idempotency_key_retention,
+            cache_body_max: self.limits.idempotency_cache_body_max,
+            body_max: self.limits.body_max,
+        }
+    }
+
+    pub(crate) fn database(&self) -> DatabaseConfig {
+        DatabaseConfig {
+            url: self.stores.database.database_url.clone(),
+            pool_wait: self.limits.database_pool_wait,
+            statement_timeout: self.limits.database_statement_timeout,
+            lock_timeout: self.limits.database_lock_timeout,
+            idle_timeout: self.limits.idempotency_lease,
+            pooler: match self.limits.database_pooler {
+                PoolerChoice::None => Pooler::None,
+                PoolerChoice::Transaction => Pooler::Transaction,
+            },
+        }
+    }
+
+    pub(crate) fn gate(&self) -> GateConfig {
+        GateConfig {
+            url: self.stores.redis_url.clone(),
+            timeout: self.limits.redis_timeout,
+            lease: self.limits.idempotency_lease,
+            cache_body_max: self.limits.idempotency_cache_body_max,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Where log lines go: stderr, as text on a terminal and as JSON elsewhere (`LOG_FORMAT`), filtered by `RUST_LOG`.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging; a second call does nothing.
+pub(crate) fn start() {
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("info,actix_server=warn,tokio_postgres=warn"));
+    let text = match std::env::var("LOG_FORMAT").as_deref() {
+        Ok("text") => true,
+        Ok("json") => false,
+        _ => std::io::stderr().is_terminal(),
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = if text {
+        lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init()
+    } else {
+        lines.json().flatten_event(true).try_init()
+    };
+}

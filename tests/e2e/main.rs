@@ -1,0 +1,11 @@
+//! End-to-end tests, named after what they protect.
+//!
+//! The service is a real process, the stores are real servers, and what breaks is broken at a named point by a proxy.
+//! `harness` has the stack, the app under test and the worlds; every other module is about one promise.
+
+mod answers;
+mod bodies;
+mod harness;
+mod keys;
+mod routing;
+mod smoke;

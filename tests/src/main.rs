@@ -1,0 +1,101 @@
+//! The service under test: order-service's own `main`, with commands that misbehave on request.
+//!
+//! Each field of [`Probe`] is one way in which a handler goes wrong. They are commands like any other, so what happens to
+//! them happens to a user's.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use actix_web::web::ServiceConfig;
+use idempotency::http::command;
+use idempotency::{Abort, Command, ProblemKind, Reply, Tx};
+use order_service::Shop;
+use serde::Deserialize;
+
+fn main() -> ExitCode {
+    order_service::main_with(routes)
+}
+
+fn routes(config: &mut ServiceConfig) {
+    config.service(command::<Probe>("/v1/probes"));
+}
+
+const TEAPOT: &ProblemKind = &ProblemKind::rejection(
+    "teapot",
+    418,
+    "I am a teapot",
+    "A refusal that only tests can ask for. Nothing was done, and this is the answer of its key for good.",
+);
+
+/// Writes an event `probe.ran` and then behaves as asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Probe {
+    then: Then,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Then {
+    /// 204, without a body.
+    NoContent,
+    /// 200 with an empty object.
+    EmptyObject,
+    /// A refusal.
+    Reject,
+    Fail,
+    Panic,
+    /// Never ends by itself.
+    Hang,
+    /// Tries to end its own transaction.
+    Commit,
+    /// Ignores that a statement failed.
+    IgnoreError,
+    /// An answer of 70 KiB.
+    Large,
+    /// An answer of 2 MiB.
+    Huge,
+}
+
+#[derive(Debug)]
+struct Failure;
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("secret internals")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Command for Probe {
+    const NAME: &'static str = "probes.run";
+    type State = Shop;
+    type Output = serde_json::Value;
+
+    async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<Self::Output>, Abort> {
+        tx.emit("probe.ran", &serde_json::json!({}))?;
+        tx.query("SELECT 1", &[]).await?;
+        match self.then {
+            Then::NoContent => Ok(Reply::no_content()),
+            Then::EmptyObject => Ok(Reply::ok(serde_json::json!({}))),
+            Then::Reject => Err(Abort::reject(TEAPOT, "short and stout")),
+            Then::Fail => Err(Abort::from(Failure)),
+            Then::Panic => panic!("asked for"),
+            Then::Hang => {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                Ok(Reply::no_content())
+            }
+            Then::Commit => {
+                tx.query("COMMIT", &[]).await?;
+                Ok(Reply::no_content())
+            }
+            Then::IgnoreError => {
+                let _ = tx.query("SELECT 1 / 0", &[]).await;
+                Ok(Reply::ok(serde_json::json!({ "said": "all is well" })))
+            }
+            Then::Large => Ok(Reply::ok(serde_json::json!({ "text": "x".repeat(70 * 1024) }))),
+            Then::Huge => Ok(Reply::ok(serde_json::json!({ "text": "x".repeat(2 * 1024 * 1024) }))),
+        }
+    }
+}
