@@ -5,7 +5,15 @@
 
 mod answers;
 mod bodies;
+mod cli;
+mod counts;
+mod dev;
 mod harness;
 mod keys;
+mod kills;
+mod lost_commit;
+mod races;
+mod redis_faults;
 mod routing;
+mod shutdown;
 mod smoke;

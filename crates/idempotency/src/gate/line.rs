@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{self, AsyncConnectionConfig, RedisError, Value};
 use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime};
+use futures_util::future::try_join_all;
 use tokio::sync::Mutex;
 
 use super::Fault;
@@ -136,12 +137,12 @@ impl Line {
         if let Some(kept) = &*kept {
             return Ok((kept.serial, (*kept.connection).clone()));
         }
-        let mut connection = self.pool.get().await.map_err(|error| match error {
+        let connection = self.pool.get().await.map_err(|error| match error {
             // An authentication error comes here too: Redis answered that it will not.
             PoolError::Backend(error) if error.code().is_some() => Fault::Refused(error),
             other => Fault::NotSent(other.to_string()),
         })?;
-        load_scripts(&mut connection).await.map_err(|error| match error.code() {
+        load_scripts(&connection).await.map_err(|error| match error.code() {
             Some(_) => Fault::Refused(error),
             None => Fault::NotSent(error.to_string()),
         })?;
@@ -196,11 +197,12 @@ async fn evaluate_on(
     }
 }
 
-/// Loads every script in one flight, so that a fail-over or SCRIPT FLUSH costs one round trip, once.
-async fn load_scripts(connection: &mut redis::aio::MultiplexedConnection) -> Result<(), RedisError> {
-    let mut load = redis::pipe();
-    for source in SOURCES {
-        load.cmd("SCRIPT").arg("LOAD").arg(source).ignore();
-    }
-    load.query_async(connection).await
+/// Loads every script in one flight, so that a fail-over or SCRIPT FLUSH costs one round trip, once. Not a pipeline: its
+/// error would hide the code of the reply.
+async fn load_scripts(connection: &redis::aio::MultiplexedConnection) -> Result<(), RedisError> {
+    let loads = SOURCES.map(|source| {
+        let mut connection = connection.clone();
+        async move { redis::cmd("SCRIPT").arg("LOAD").arg(source).query_async::<()>(&mut connection).await }
+    });
+    try_join_all(loads).await.map(|_| ())
 }

@@ -1,0 +1,225 @@
+//! What an operator types: every command says what it takes, works when repeated, and fails in one clear line.
+//!
+//! Also the settings and the health of `serve`. Invariant: a refusal is on stderr, short, bounded in time and without secrets.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{Request, Response, until, within};
+
+use crate::harness::database;
+use crate::harness::stack::PROGRAM;
+use crate::harness::{App, Stack, World};
+
+const BOUND: Duration = Duration::from_secs(20);
+/// Nobody listens on port 1.
+const NOBODY: &str = "postgres://somebody:sesame@127.0.0.1:1/shop";
+
+/// A command of the binary that has ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    #[track_caller]
+    fn succeeded(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self.out
+    }
+
+    /// The lines on stderr: the command must have failed, said nothing on stdout, and named no password.
+    #[track_caller]
+    fn faults(&self) -> Vec<&str> {
+        assert!(self.code.is_some_and(|code| code != 0), "{:?} {}", self.code, self.err);
+        assert_eq!(self.out, "", "{}", self.err);
+        assert!(!self.err.contains("sesame"), "{}", self.err);
+        self.err.lines().collect()
+    }
+
+    /// The only line on stderr.
+    #[track_caller]
+    pub fn fault(&self) -> &str {
+        let lines = self.faults();
+        assert!(lines.len() == 1 && lines[0].starts_with("error: "), "{lines:?}");
+        lines[0]
+    }
+}
+
+/// The binary without the settings of whoever runs the tests.
+pub fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env_remove("DATABASE_URL").env_remove("REDIS_URL").env_remove("LOG_FORMAT");
+    command
+}
+
+/// Runs a command to its end.
+pub async fn run(command: Command) -> Ended {
+    let what = format!("{command:?}");
+    let output = tokio::process::Command::from(command).kill_on_drop(true).output();
+    let output = within(&what, BOUND, output).await.expect("the binary runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ended { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+}
+
+async fn run_on(database_url: &str, arguments: &[&str]) -> Ended {
+    let mut command = program(arguments);
+    command.env("DATABASE_URL", database_url);
+    run(command).await
+}
+
+async fn empty_database() -> String {
+    tokio::task::spawn_blocking(|| Stack::get().empty_database()).await.expect("a database")
+}
+
+fn listing(api_key: &str) -> Request {
+    Request::get("/v1/orders").header("Authorization", format!("Bearer {api_key}"))
+}
+
+#[tokio::test]
+async fn help_names_every_option_with_its_variable() {
+    const SERVE: &str = "DATABASE_URL REDIS_URL BIND ADMIN_BIND ADMIN_TOKEN SHUTDOWN_GRACE IDEMPOTENCY_LEASE \
+        IDEMPOTENCY_EXECUTE_MAX IDEMPOTENCY_RESULT_RETENTION IDEMPOTENCY_KEY_RETENTION IDEMPOTENCY_CACHE_BODY_MAX \
+        BODY_MAX DATABASE_POOL DATABASE_POOL_WAIT DATABASE_STATEMENT_TIMEOUT DATABASE_LOCK_TIMEOUT DATABASE_POOLER \
+        REDIS_TIMEOUT LOG_FORMAT";
+    let dev = format!("{SERVE} DATA_DIR ORDER_SERVICE_SERVERS ORDER_SERVICE_NO_INSTALL");
+    for (command, variables) in [
+        ("serve", SERVE),
+        ("dev", &dev),
+        ("migrate", "DATABASE_URL"),
+        ("seed", "DATABASE_URL"),
+        ("accounts create", "DATABASE_URL"),
+        ("accounts list", "DATABASE_URL"),
+        ("accounts revoke", "DATABASE_URL"),
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = run(program(&words)).await.succeeded();
+        for option in help.split("\n  ").filter(|part| part.trim_start().starts_with("--")) {
+            let name = option.split_whitespace().next().expect("a name");
+            let (_, rest) = help.split_once(&format!("{name} <")).expect("an option with a value");
+            let own = rest.split(" --").next().expect("up to the next option");
+            assert!(own.contains("[env: "), "{command} {name} names no variable");
+        }
+        for variable in variables.split_whitespace() {
+            let named = help.split(|c: char| !c.is_ascii_uppercase() && c != '_').any(|word| word == variable);
+            assert!(named, "{command} --help does not name {variable}");
+        }
+    }
+    let top = run(program(&["--help"])).await.succeeded();
+    let group = run(program(&["accounts", "--help"])).await.succeeded();
+    for name in ["dev", "serve", "migrate", "seed", "accounts"] {
+        assert!(top.contains(&format!("\n  {name} ")), "{name}");
+    }
+    for name in ["create", "list", "revoke"] {
+        assert!(group.contains(&format!("\n  {name} ")), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_mistyped_command_is_refused_in_one_line() {
+    for (words, named) in [
+        ("bogus", "'bogus'"),
+        ("accounts bogus", "'bogus'"),
+        ("serve --nope", "'--nope'"),
+        ("migrate", "DATABASE_URL"),
+        ("seed", "DATABASE_URL"),
+        ("serve", "REDIS_URL"),
+        ("accounts list", "DATABASE_URL"),
+        ("accounts create", "NAME"),
+        ("seed --log-format loud", "LOG_FORMAT"),
+        ("migrate --database-url postgres://u:sesame@127.0.0.1:port/x", "DATABASE_URL"),
+        ("accounts list --database-url nonsense", "DATABASE_URL"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let ended = run(program(&words)).await;
+        assert!(ended.fault().contains(named), "{words:?}: {}", ended.err);
+    }
+    // Half a command is answered with what it can be.
+    for words in [vec![], vec!["accounts"]] {
+        let ended = run(program(&words)).await;
+        assert!(ended.faults().iter().any(|line| line.starts_with("Commands:")), "{words:?}: {}", ended.err);
+    }
+}
+
+#[tokio::test]
+async fn settings_that_contradict_each_other_stop_the_start() {
+    for (settings, named) in [
+        ("IDEMPOTENCY_LEASE=0s", &["IDEMPOTENCY_LEASE"][..]),
+        ("IDEMPOTENCY_LEASE=500ms", &["IDEMPOTENCY_LEASE"]),
+        ("IDEMPOTENCY_LEASE=-1s", &["IDEMPOTENCY_LEASE"]),
+        ("IDEMPOTENCY_LEASE=10", &["IDEMPOTENCY_LEASE"]),
+        ("IDEMPOTENCY_LEASE=301s", &["EXECUTE_MAX"]),
+        ("IDEMPOTENCY_RESULT_RETENTION=9s", &["RESULT_RETENTION"]),
+        ("IDEMPOTENCY_RESULT_RETENTION=0s", &["RESULT_RETENTION must be above zero", "IDEMPOTENCY_LEASE"]),
+        ("IDEMPOTENCY_KEY_RETENTION=23h", &["KEY_RETENTION"]),
+        ("IDEMPOTENCY_EXECUTE_MAX=0s", &["EXECUTE_MAX must be above zero", "IDEMPOTENCY_LEASE"]),
+        ("BODY_MAX=0KiB", &["BODY_MAX"]),
+        ("BODY_MAX=1MB", &["BODY_MAX"]),
+        ("DATABASE_POOL=0", &["DATABASE_POOL "]),
+        ("DATABASE_POOL=-1", &["DATABASE_POOL"]),
+        ("DATABASE_POOLER=pgbouncer", &["DATABASE_POOLER"]),
+        ("DATABASE_LOCK_TIMEOUT=0s", &["DATABASE_LOCK_TIMEOUT"]),
+        ("REDIS_TIMEOUT=0s", &["REDIS_TIMEOUT"]),
+        ("REDIS_URL=redis://:sesame@127.0.0.1:port", &["REDIS_URL"]),
+        ("DATABASE_URL=postgres://u:sesame@127.0.0.1:port/x", &["DATABASE_URL"]),
+        ("SHUTDOWN_GRACE=0s", &["SHUTDOWN_GRACE"]),
+        ("ADMIN_TOKEN=", &["ADMIN_TOKEN"]),
+        ("ADMIN_BIND=0.0.0.0:0", &["ADMIN_TOKEN"]),
+        ("IDEMPOTENCY_LEASE=0s DATABASE_POOL=0 REDIS_TIMEOUT=0s", &["LEASE", "REDIS_TIMEOUT", "DATABASE_POOL"]),
+    ] {
+        let mut command = program(&["serve"]);
+        command.env("DATABASE_URL", NOBODY).env("REDIS_URL", "redis://127.0.0.1:1");
+        command.env("BIND", "127.0.0.1:0").env("ADMIN_BIND", "127.0.0.1:0");
+        command.envs(settings.split(' ').filter_map(|setting| setting.split_once('=')));
+        let ended = run(command).await;
+        let lines = ended.faults();
+        assert_eq!(lines.len(), named.len(), "{settings}: {lines:?}");
+        for (line, named) in lines.iter().zip(named) {
+            assert!(line.starts_with("error: ") && line.contains(named), "{settings}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_used_is_told_in_time_and_without_its_password() {
+    // The system takes connections on its behalf, and it never says a word.
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let deaf = format!("postgres://somebody:sesame@{}/shop", deaf.local_addr().expect("its address"));
+    let stranger = empty_database().await;
+    let stranger = format!("postgres://postgres:sesame@{}", stranger.rsplit_once('@').expect("a password").1);
+    for url in [NOBODY, &deaf, &stranger] {
+        let (accounts, list) = (["accounts", "create", "x"], ["accounts", "list"]);
+        for words in [&["migrate"][..], &["seed"], &accounts, &list, &["accounts", "revoke", "x"]] {
+            let ended = run_on(url, words).await;
+            assert!(ended.fault().contains("PostgreSQL cannot be reached"), "{words:?}: {}", ended.err);
+        }
+    }
+    let unmigrated = empty_database().await;
+    for words in [&["seed"][..], &["accounts", "list"]] {
+        assert!(run_on(&unmigrated, words).await.fault().contains("does not exist"), "{words:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn five_replicas_that_migrate_at_once_apply_each_migration_once() {
+    let url = empty_database().await;
+    let five = [(); 5].map(|()| {
+        let url = url.clone();
+        tokio::spawn(async move { run_on(&url, &["migrate"]).await.succeeded() })
+    });
+    let mut applied = Vec::new();
+    for one in five {
+        let said = one.await.expect("a migration");
+        applied.extend(said.lines().filter(|line| *line != "nothing to apply").map(str::to_owned));
+    }
+    let client = database::connect(&url).await;
+    let sql = "SELECT 'applied V' || version || '__' || name FROM refinery_schema_history ORDER BY version";
+    let history: Vec<String> =
+        client.query(sql, &[]).await.expect("the history").iter().map(|row| row.get(0)).collect();
+    assert!(history.len() >= 5, "{history:?}");
+    assert_eq!(applied, history);
+    assert_eq!(run_on(&url, &["migrate"]).await.succeeded(), "nothing to apply\n");
+}
