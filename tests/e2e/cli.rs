@@ -1,19 +1,18 @@
 //! What an operator types: every command says what it takes, works when repeated, and fails in one clear line.
 //!
-//! Also the settings and the health of `serve`. Invariant: a refusal is on stderr, short, bounded in time and without secrets.
+//! Invariant: a refusal is on stderr, short, bounded in time and without secrets.
 
-use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::{Request, Response, until, within};
+use testkit::{Request, until, within};
 
 use crate::harness::database;
-use crate::harness::stack::PROGRAM;
-use crate::harness::{App, Stack, World};
+use crate::harness::{App, Stack, World, order};
 
 const BOUND: Duration = Duration::from_secs(20);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_service-under-test");
 /// Nobody listens on port 1.
 const NOBODY: &str = "postgres://somebody:sesame@127.0.0.1:1/shop";
 
@@ -75,10 +74,6 @@ async fn empty_database() -> String {
     tokio::task::spawn_blocking(|| Stack::get().empty_database()).await.expect("a database")
 }
 
-fn listing(api_key: &str) -> Request {
-    Request::get("/v1/orders").header("Authorization", format!("Bearer {api_key}"))
-}
-
 #[tokio::test]
 async fn help_names_every_option_with_its_variable() {
     const SERVE: &str = "DATABASE_URL REDIS_URL BIND ADMIN_BIND ADMIN_TOKEN SHUTDOWN_GRACE IDEMPOTENCY_LEASE \
@@ -97,14 +92,15 @@ async fn help_names_every_option_with_its_variable() {
     ] {
         let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let help = run(program(&words)).await.succeeded();
-        for option in help.split("\n  ").filter(|part| part.trim_start().starts_with("--")) {
-            let name = option.split_whitespace().next().expect("a name");
-            let (_, rest) = help.split_once(&format!("{name} <")).expect("an option with a value");
-            let own = rest.split(" --").next().expect("up to the next option");
-            assert!(own.contains("[env: "), "{command} {name} names no variable");
-        }
+        let options = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
+        assert_eq!(
+            help.matches("[env: ").count(),
+            options,
+            "an option of {command} names no variable: {help}"
+        );
         for variable in variables.split_whitespace() {
-            let named = help.split(|c: char| !c.is_ascii_uppercase() && c != '_').any(|word| word == variable);
+            let named =
+                help.split(|c: char| !c.is_ascii_uppercase() && c != '_').any(|word| word == variable);
             assert!(named, "{command} --help does not name {variable}");
         }
     }
@@ -168,7 +164,10 @@ async fn settings_that_contradict_each_other_stop_the_start() {
         ("SHUTDOWN_GRACE=0s", &["SHUTDOWN_GRACE"]),
         ("ADMIN_TOKEN=", &["ADMIN_TOKEN"]),
         ("ADMIN_BIND=0.0.0.0:0", &["ADMIN_TOKEN"]),
-        ("IDEMPOTENCY_LEASE=0s DATABASE_POOL=0 REDIS_TIMEOUT=0s", &["LEASE", "REDIS_TIMEOUT", "DATABASE_POOL"]),
+        (
+            "IDEMPOTENCY_LEASE=0s DATABASE_POOL=0 REDIS_TIMEOUT=0s",
+            &["LEASE", "REDIS_TIMEOUT", "DATABASE_POOL"],
+        ),
     ] {
         let mut command = program(&["serve"]);
         command.env("DATABASE_URL", NOBODY).env("REDIS_URL", "redis://127.0.0.1:1");
@@ -222,4 +221,82 @@ async fn five_replicas_that_migrate_at_once_apply_each_migration_once() {
     assert!(history.len() >= 5, "{history:?}");
     assert_eq!(applied, history);
     assert_eq!(run_on(&url, &["migrate"]).await.succeeded(), "nothing to apply\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_empty_database_is_made_ready_under_a_running_service() {
+    let app = App::builder(World::Up).start().await;
+    let url = empty_database().await;
+    let replica = app.new_replica_with(&[("DATABASE_URL", &url)]).await;
+    let ready = async || testkit::send(replica.admin, &Request::get("/readyz")).await.expect("an answer");
+    let before = ready().await;
+    assert_eq!((before.status, &before.json()["reason"]), (503, &json!("database is not migrated")));
+    run_on(&url, &["migrate"]).await.succeeded();
+    assert_eq!(ready().await.status, 200, "ready without a restart");
+
+    let said = run_on(&url, &["seed"]).await.succeeded();
+    let (_, key) = said.trim().split_once("account demo: ").expect("the demo account with its key");
+    let request = Request::post("/v1/orders").header("Authorization", format!("Bearer {key}"));
+    let request = request.header("Idempotency-Key", "K").json(&order(2));
+    assert_eq!(testkit::send(replica.api, &request).await.expect("an answer").status, 201);
+
+    let client = database::connect(&url).await;
+    client.batch_execute("UPDATE products SET unit_price = 1 WHERE sku = 'TEA-002'").await.expect("a change");
+    let before = dump(&client).await;
+    assert!(!run_on(&url, &["seed"]).await.succeeded().contains("osk_"), "a key is printed once");
+    assert_eq!(dump(&client).await, before, "what is there stays as it is");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_is_shown_once_and_kept_nowhere() {
+    let app = App::builder(World::Up).start().await;
+    let create = async || run_on(&app.database_url, &["accounts", "create", "Tea & Söhne"]).await.succeeded();
+    let status = async |key: &str| {
+        let request = Request::get("/v1/orders").header("Authorization", format!("Bearer {key}"));
+        testkit::send(app.replica().api, &request).await.expect("an answer")
+    };
+    let keys = [create().await, create().await].map(|said| said.trim_end().to_owned());
+    assert_ne!(keys[0], keys[1]);
+    let request = Request::post("/v1/orders").header("Authorization", format!("Bearer {}", keys[0]));
+    let request = request.header("Idempotency-Key", "K").json(&order(1));
+    let placed = testkit::send(app.replica().api, &request).await.expect("an answer").json();
+    for key in &keys {
+        assert_eq!(status(key).await.json()["data"][0]["id"], placed["id"], "both are keys of one account");
+    }
+
+    let list = run_on(&app.database_url, &["accounts", "list"]).await.succeeded();
+    let everything = [dump(&app.db).await, app.replica().process.lines().join("\n"), list.clone()].concat();
+    let mut ids = Vec::new();
+    for key in &keys {
+        let (id, secret) = key.strip_prefix("osk_").and_then(|rest| rest.split_once('_')).expect("osk_…");
+        let line = list.lines().find(|line| line.contains(id)).expect("every key is listed");
+        assert!(line.contains("Tea & Söhne") && line.ends_with("valid"), "{line}");
+        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!everything.contains(secret) && !everything.contains(&hex), "the secret was kept somewhere");
+        ids.push(id);
+    }
+
+    for words in [["accounts", "revoke", "no-such-key"], ["accounts", "create", ""]] {
+        run_on(&app.database_url, &words).await.fault();
+    }
+    run_on(&app.database_url, &["accounts", "revoke", ids[0]]).await.succeeded();
+    let refused = async || status(&keys[0]).await.status == 401;
+    until("the revoked key is refused", Duration::from_secs(5), refused).await;
+    assert_eq!(status(&keys[1]).await.status, 200, "the other key lives on");
+    let twice = run_on(&app.database_url, &["accounts", "revoke", ids[0]]).await;
+    assert!(twice.fault().contains(ids[0]), "{}", twice.err);
+    let list = run_on(&app.database_url, &["accounts", "list"]).await.succeeded();
+    assert!(list.lines().any(|line| line.contains(ids[0]) && line.ends_with("revoked")), "{list}");
+}
+
+/// Every row of every table.
+async fn dump(client: &tokio_postgres::Client) -> String {
+    let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1";
+    let mut dumped = String::new();
+    for table in client.query(tables, &[]).await.expect("the tables") {
+        let name: &str = table.get(0);
+        let sql = format!("SELECT coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '') FROM {name} t");
+        dumped.push_str(client.query_one(&sql, &[]).await.expect("its rows").get(0));
+    }
+    dumped
 }

@@ -12,6 +12,7 @@ mod harness;
 mod keys;
 mod kills;
 mod lost_commit;
+mod postgres_faults;
 mod races;
 mod redis_faults;
 mod routing;

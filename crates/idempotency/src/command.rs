@@ -125,6 +125,44 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Abort {
 pub struct TransactionControl(&'static str);
 
 /// The command's side of its transaction: statements and events, not commit.
+///
+/// This is a command's work:
+///
+/// ```
+/// # use idempotency::{Abort, Tx};
+/// async fn work(tx: &mut Tx<'_>) -> Result<(), Abort> {
+///     tx.query("UPDATE things SET seen = true", &[]).await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// And these are not: a command cannot end its transaction (only the last line of each differs from the one above).
+///
+/// ```compile_fail
+/// # use idempotency::{Abort, Tx};
+/// async fn work(tx: &mut Tx<'_>) -> Result<(), Abort> {
+///     tx.query("UPDATE things SET seen = true", &[]).await?;
+///     Ok(tx.commit().await?)
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use idempotency::{Abort, Tx};
+/// async fn work(tx: &mut Tx<'_>) -> Result<(), Abort> {
+///     tx.query("UPDATE things SET seen = true", &[]).await?;
+///     Ok(tx.transaction.rollback().await)
+/// }
+/// ```
+///
+/// Nor can it keep the transaction for later:
+///
+/// ```compile_fail
+/// # use idempotency::{Abort, Tx};
+/// async fn work(tx: &mut Tx<'_>) -> Result<(), Abort> {
+///     tx.query("UPDATE things SET seen = true", &[]).await?;
+///     Ok(std::thread::spawn(move || drop(tx)).join().unwrap_or(()))
+/// }
+/// ```
 pub struct Tx<'t> {
     transaction: &'t Transaction,
     attempt: &'t Attempt,

@@ -16,7 +16,7 @@ use crate::answer::{Answer, Tier};
 use crate::attempt::Attempt;
 use crate::command::{Abort, Bound, Command, Tx, Work, database_error};
 use crate::gate::{Acquired, Claim, Gate};
-use crate::ledger::{Completed, Entered, Ledger, LedgerError, Resolved, Transaction};
+use crate::ledger::{Completed, Entered, Ledger, LedgerError, RECORD_KEY, Resolved, Transaction};
 use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::{Record, Status, Verdict, decide};
@@ -275,9 +275,7 @@ impl Engine {
             Completed::RolledBack(error) => match sqlstate::classify(&error) {
                 Trouble::Again => Run::Again(error.to_string()),
                 // Another attempt's record: it is found by the next look-up.
-                _ if sqlstate::violated_unique(&error) == Some("idempotency_records_pkey") => {
-                    Run::Again(error.to_string())
-                }
+                _ if sqlstate::violated_unique(&error) == Some(RECORD_KEY) => Run::Again(error.to_string()),
                 Trouble::Unavailable => Run::Answered(
                     Answer::Unavailable("the database could not commit this now"),
                     After::Release,

@@ -1,27 +1,28 @@
 //! The truth: records in PostgreSQL. The only SQL on `idempotency_records` is in `ledger/*.sql`.
 //!
 //! Knows transactions, the key's lock and the record. Knows nothing of Redis or HTTP, and decides nothing (`record.rs`
-//! does). Crash contract: once [`Transaction::complete`] says [`Completed::Committed`], record, business rows and events
-//! are durable; at [`Completed::RolledBack`] none of them is; at [`Completed::Unknown`] only [`Ledger::resolve`] can tell.
+//! does). How a transaction ends is in `ledger/transaction.rs`. Invariant: whoever runs holds the key's advisory lock, for
+//! exactly as long as its transaction lives.
 
-use std::pin::{Pin, pin};
-use std::task::{Context, Waker};
+mod transaction;
+
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
-use futures_util::future::{MaybeDone, maybe_done};
 use sha2::{Digest as _, Sha256};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use tokio_postgres::{NoTls, Row};
 
 use crate::attempt::Attempt;
 use crate::database::{Database, NoConnection, Query, generation_of};
 use crate::fingerprint::Fingerprint;
-use crate::generation::Generation;
-use crate::outbox::Event;
 use crate::record::{Record, Status};
 use crate::reply::StoredReply;
-use crate::sqlstate;
+
+pub(crate) use transaction::{Completed, Transaction};
+
+/// The constraint that refuses a second record of a key.
+pub(crate) const RECORD_KEY: &str = "idempotency_records_pkey";
 
 pub(crate) const GENERATION_SQL: &str = include_str!("ledger/generation.sql");
 const LOCK_SQL: &str = include_str!("ledger/lock.sql");
@@ -32,8 +33,6 @@ const INSERT_SQL: &str = include_str!("ledger/insert.sql");
 
 /// How long the look-up of a lost COMMIT waits for the key's lock.
 const RESOLVE_MAX: Duration = Duration::from_secs(2);
-/// How long ROLLBACK and the cancelling of a statement may take before the connection is given up.
-const ROLLBACK_MAX: Duration = Duration::from_secs(1);
 
 /// Records, through one pool.
 #[derive(Debug, Clone)]
@@ -65,21 +64,6 @@ pub enum LedgerError {
     /// No answer within the statement time-out.
     #[error("no answer from PostgreSQL in time")]
     TimedOut,
-}
-
-/// How a transaction ended.
-pub enum Completed {
-    /// BEGIN, the record's INSERT and COMMIT all succeeded.
-    Committed {
-        /// Until when the answer is replayed, ms since 1970.
-        result_expires_ms: i64,
-        /// The server that committed.
-        generation: Generation,
-    },
-    /// Definitely not committed, and why.
-    RolledBack(tokio_postgres::Error),
-    /// COMMIT was sent and its answer never came.
-    Unknown,
 }
 
 /// What became of a transaction whose COMMIT was not answered.
@@ -173,176 +157,13 @@ impl Ledger {
 
     async fn begin_with(&self, fresh: bool) -> Result<Transaction, LedgerError> {
         let connection = self.database.connection(fresh).await?;
-        Ok(Transaction { connection: Some(connection), database: self.database.clone() })
+        Ok(Transaction::on(connection, self.database.clone()))
     }
 
     async fn bounded<T>(&self, step: impl Future<Output = Result<T, LedgerError>>) -> Result<T, LedgerError> {
         tokio::time::timeout(self.database.statement_timeout, step)
             .await
             .unwrap_or(Err(LedgerError::TimedOut))
-    }
-}
-
-/// A transaction that was begun by hand. Dropped unfinished (an early return, a cancelled future, a panic), its
-/// connection is discarded: no recycling method would notice the open transaction.
-pub struct Transaction {
-    connection: Option<Object>,
-    database: Database,
-}
-
-impl Transaction {
-    fn connection(&self) -> &Object {
-        self.connection.as_ref().expect("the connection leaves only together with the transaction")
-    }
-
-    /// Runs one statement.
-    pub async fn run(&self, query: Query<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {
-        self.database.run(self.connection(), query).await
-    }
-
-    /// Runs several statements in one flight.
-    pub async fn run_all(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-        self.database.run_all(self.connection(), queries).await
-    }
-
-    /// Undoes everything; the connection is kept if the server says so in time.
-    pub async fn rollback(mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        match tokio::time::timeout(ROLLBACK_MAX, connection.batch_execute("ROLLBACK")).await {
-            Ok(Ok(())) => drop(connection),
-            _ => discard(connection),
-        }
-    }
-
-    /// Events, record and COMMIT in one flight. The INSERT is the check: if it fails, COMMIT only reports the rollback.
-    pub async fn complete(
-        mut self,
-        ledger: &Ledger,
-        attempt: &Attempt,
-        status: Status,
-        reply: &StoredReply,
-        events: &[Event],
-    ) -> Completed {
-        let Some(connection) = self.connection.take() else { return Completed::Unknown };
-        let flight = send_completion(&self, &connection, ledger, attempt, status, reply, events);
-        let outcome = match tokio::time::timeout(self.database.statement_timeout, flight).await {
-            Ok(outcome) => outcome,
-            Err(_) => Completed::Unknown,
-        };
-        match &outcome {
-            // Both leave the connection outside any transaction: COMMIT was answered.
-            Completed::Committed { generation, .. } => self.database.generation.set(*generation),
-            Completed::RolledBack(error) if !error.is_closed() => {}
-            Completed::RolledBack(_) | Completed::Unknown => drop(Object::take(connection)),
-        }
-        outcome
-    }
-}
-
-async fn send_completion(
-    transaction: &Transaction,
-    connection: &Object,
-    ledger: &Ledger,
-    attempt: &Attempt,
-    status: Status,
-    reply: &StoredReply,
-    events: &[Event],
-) -> Completed {
-    let database = &transaction.database;
-    let outbox = crate::outbox::Columns::of(attempt.account, events);
-    let headers: Vec<&str> =
-        reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
-    let (account, key, path) = (attempt.account.0, attempt.key.as_str(), attempt.path.as_str());
-    let (hash, version) = (attempt.fingerprint.digest.to_vec(), i16::from(attempt.fingerprint.version));
-    let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
-    let body = reply.body.as_slice();
-    let record = Query {
-        sql: INSERT_SQL,
-        params: &[
-            &account,
-            &key,
-            &path,
-            &hash,
-            &version,
-            &attempt.request_id,
-            &word,
-            &code,
-            &headers,
-            &body,
-            &ledger.result_retention_ms,
-            &ledger.key_retention_ms,
-        ],
-    };
-    let outbox_params = outbox.params();
-    let events_query = Query { sql: crate::outbox::INSERT_SQL, params: &outbox_params };
-    for query in [events_query, record] {
-        if let Err(refused) = database.ready(connection, query).await {
-            return Completed::RolledBack(refused);
-        }
-    }
-    let emitted = async {
-        if events.is_empty() { Ok(Vec::new()) } else { database.send(connection, events_query).await }
-    };
-    // The first poll sends. A statement that could not even be sent must not be followed by COMMIT.
-    let mut emitted = pin!(maybe_done(emitted));
-    let mut inserted = pin!(maybe_done(database.send(connection, record)));
-    let unsent = poll_once(emitted.as_mut()).or(poll_once(inserted.as_mut()));
-    if let Some(refused) = unsent {
-        return Completed::RolledBack(refused);
-    }
-    let ((), (), committed) =
-        tokio::join!(biased; emitted.as_mut(), inserted.as_mut(), connection.batch_execute("COMMIT"));
-    let emitted = emitted.take_output().unwrap_or(Ok(Vec::new()));
-    let Some(inserted) = inserted.take_output() else { return Completed::Unknown };
-    // A definite refusal before COMMIT means that COMMIT rolled back; a dead connection says nothing.
-    let silent = |answer: &Result<Vec<Row>, tokio_postgres::Error>| {
-        answer.as_ref().is_err_and(|error| error.as_db_error().is_none())
-    };
-    if silent(&emitted) || silent(&inserted) {
-        return Completed::Unknown;
-    }
-    match (emitted, inserted, committed) {
-        (Err(refused), _, _) | (_, Err(refused), _) => Completed::RolledBack(refused),
-        (Ok(_), Ok(_), Err(error)) if sqlstate::leaves_commit_open(&error) => Completed::Unknown,
-        (Ok(_), Ok(_), Err(refused)) => Completed::RolledBack(refused),
-        (Ok(_), Ok(rows), Ok(())) => match rows.first() {
-            Some(row) => {
-                Completed::Committed { result_expires_ms: row.get(0), generation: generation_of(row, 1) }
-            }
-            None => Completed::Unknown,
-        },
-    }
-}
-
-/// Polls a statement for the first time, which sends it; an error already now means that nothing was sent.
-fn poll_once<F>(mut statement: Pin<&mut MaybeDone<F>>) -> Option<tokio_postgres::Error>
-where
-    F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>>,
-{
-    let polled = statement.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    if polled.is_pending() || statement.as_mut().output_mut().is_some_and(|answer| answer.is_ok()) {
-        return None;
-    }
-    statement.take_output().and_then(Result::err)
-}
-
-impl Drop for Transaction {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            discard(connection);
-        }
-    }
-}
-
-/// Ends a connection in an unknown state: its statement is cancelled, so that locks go before the time-out, and the
-/// session ends with the socket.
-fn discard(connection: Object) {
-    let cancel = connection.cancel_token();
-    drop(Object::take(connection));
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move {
-            let _ = tokio::time::timeout(ROLLBACK_MAX, cancel.cancel_query(NoTls)).await;
-        });
     }
 }
 

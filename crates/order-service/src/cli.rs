@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::ExtraRoutes;
 use crate::config::{DatabaseUrl, Limits, Listen, ServeArgs};
+use crate::logging::LogFormat;
 use crate::{accounts, app, dev, logging, migrations, seed};
 
 /// An order API on which a retry is harmless: same key, same answer, one order
@@ -16,11 +18,21 @@ use crate::{accounts, app, dev, logging, migrations, seed};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// How log lines on stderr look; text on a terminal and JSON elsewhere if not given
+    #[arg(long, env = "LOG_FORMAT", global = true)]
+    log_format: Option<LogFormat>,
 }
+
+/// What `devstack` reads by itself.
+const SERVERS_HELP: &str = "\
+Where the private servers come from (variables only):
+  ORDER_SERVICE_SERVERS     `found` looks on this machine first; `embedded` takes none of those [default: found]
+  ORDER_SERVICE_NO_INSTALL  `1` forbids fetching and installing what is missing";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start everything on this machine: a private PostgreSQL and Redis, the demo shop, the service
+    #[command(after_help = SERVERS_HELP)]
     Dev(Box<DevArgs>),
     /// Serve, on a migrated PostgreSQL and a Redis
     Serve(Box<ServeArgs>),
@@ -77,7 +89,9 @@ enum AccountsCommand {
 pub(crate) fn main(extra: ExtraRoutes) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() && std::env::args_os().len() > 1 => {
+        // Half a command is answered with the whole help, on stderr too.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        Err(error) if error.use_stderr() => {
             eprintln!("{}", one_line(&error.to_string()));
             return ExitCode::from(2);
         }
@@ -91,6 +105,7 @@ pub(crate) fn main(extra: ExtraRoutes) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    logging::start(cli.log_format);
     let ended = runtime.block_on(run(cli.command, extra));
     runtime.shutdown_background();
     match ended {
@@ -103,7 +118,6 @@ pub(crate) fn main(extra: ExtraRoutes) -> ExitCode {
 }
 
 async fn run(command: Command, extra: ExtraRoutes) -> anyhow::Result<()> {
-    logging::start();
     match command {
         Command::Dev(arguments) => dev::run(*arguments, extra).await,
         Command::Serve(arguments) => app::serve(&arguments, extra).await,

@@ -1,15 +1,18 @@
 //! `order-service dev`: everything on a fresh machine, with one command.
 //!
 //! Private servers (unless URLs are given), schema, demo shop, service. Knows nothing of how servers are found or kept
-//! (`devstack` does). Invariant: `dev.json` is only there complete, and a second start has the same data and key.
+//! (`devstack` does). Invariant: `dev.json` is only there complete, of one run at a time, and a second start has the same
+//! data and key.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use devstack::{Environment, Postgres, PostgresOptions, Redis, RedisOptions, Servers};
+use anyhow::{Context as _, bail};
+use devstack::{
+    Environment, Postgres, PostgresOptions, PostgresProgram, Redis, RedisOptions, RedisProgram, Servers,
+};
 use serde_json::json;
 
 use crate::app::{self, Signals};
@@ -28,6 +31,7 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
     let mut signals = Signals::new()?;
     let directory = arguments.data_dir.clone();
     fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let _claim = claim(&directory)?;
     // A file from an earlier run would name ports that nobody listens on.
     let _ = fs::remove_file(directory.join("dev.json"));
 
@@ -60,6 +64,18 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
     served
 }
 
+/// Takes the folder for as long as the result lives: two runs would take each other's `dev.json` away.
+fn claim(directory: &Path) -> anyhow::Result<File> {
+    let folder = File::open(directory).with_context(|| format!("cannot open {}", directory.display()))?;
+    match folder.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            bail!("{} is in use by another `dev`: stop it, or use another folder", directory.display())
+        }
+        // A file system that cannot lock folders; the servers' own locks still tell.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(folder),
+    }
+}
+
 async fn serve_demo(
     arguments: &ServeArgs,
     directory: &Path,
@@ -86,18 +102,25 @@ fn start_servers(directory: &Path, postgres: bool, redis: bool) -> anyhow::Resul
         return Ok(Private::default());
     }
     let environment = Environment::of_this_process()?;
-    let servers = Servers::resolve(&environment, &report)?;
+    // Only what is needed is looked for; both at once, so that one command installs what is missing.
+    let (postgres, redis) = match (postgres, redis) {
+        (true, true) => {
+            let servers = Servers::resolve(&environment, &report)?;
+            (Some(servers.postgres), Some(servers.redis))
+        }
+        (true, false) => (Some(PostgresProgram::resolve(&environment, &report)?), None),
+        (false, _) => (None, Some(RedisProgram::resolve(&environment, &report)?)),
+    };
     let mut private = Private::default();
-    if postgres {
-        report(&format!("starting {} in {}", servers.postgres.version(), directory.display()));
+    if let Some(program) = postgres {
+        report(&format!("starting {} in {}", program.version(), directory.display()));
         let options = PostgresOptions::default();
-        private.postgres =
-            Some(Postgres::start(&servers.postgres, directory.join("postgres"), options, &report)?);
+        private.postgres = Some(Postgres::start(&program, directory.join("postgres"), options, &report)?);
     }
-    if redis {
-        report(&format!("starting {} in {}", servers.redis.version(), directory.display()));
+    if let Some(program) = redis {
+        report(&format!("starting {} in {}", program.version(), directory.display()));
         let options = RedisOptions::default();
-        private.redis = Some(Redis::start(&servers.redis, directory.join("redis"), options, &report)?);
+        private.redis = Some(Redis::start(&program, directory.join("redis"), options, &report)?);
     }
     Ok(private)
 }

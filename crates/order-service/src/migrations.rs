@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tokio_postgres::{Client, NoTls};
 
 mod embedded {
@@ -16,7 +16,7 @@ mod embedded {
 const LOCK: i64 = 0x006d_6967_7261_7465;
 /// How long a replica waits for another one's migrations.
 const LOCK_WAIT: Duration = Duration::from_secs(120);
-/// How long connecting may take.
+/// How long connecting may take, for each host that the URL names.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Applies what is missing and names it.
@@ -47,7 +47,12 @@ pub(crate) fn newest() -> i32 {
 pub(crate) async fn connect(url: &str) -> anyhow::Result<Client> {
     let mut target: tokio_postgres::Config = url.parse().context("DATABASE_URL cannot be read")?;
     target.connect_timeout(CONNECT_MAX);
-    let (client, connection) = target.connect(NoTls).await.map_err(|error| {
+    // A server that takes the connection and then says nothing is not covered by connect_timeout.
+    let hosts = u32::try_from(target.get_hosts().len()).unwrap_or(1).max(1);
+    let Ok(connected) = tokio::time::timeout(CONNECT_MAX * hosts, target.connect(NoTls)).await else {
+        bail!("PostgreSQL cannot be reached: it does not answer");
+    };
+    let (client, connection) = connected.map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         anyhow::anyhow!("PostgreSQL cannot be reached: {error}{cause}")
     })?;
