@@ -109,13 +109,13 @@ async fn a_read_only_database_replays_and_admits_nothing() {
     assert_eq!((again.status, &again.body), (201, &first.body));
     let _: () = app.redis(&["FLUSHALL"]).await;
     assert_eq!(app.order("old", 2).await.header("x-cache-lookup"), Some("MISS"));
-    app.db
-        .batch_execute(
-            "SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only",
-        )
-        .await
-        .expect("reset");
-    app.db.batch_execute("SELECT pg_reload_conf()").await.expect("reloaded");
+    for sql in [
+        "SET default_transaction_read_only = off",
+        "ALTER SYSTEM RESET default_transaction_read_only",
+        "SELECT pg_reload_conf()",
+    ] {
+        app.db.batch_execute(sql).await.expect("reset");
+    }
     let settled = app.settle("new", 2).await;
     assert_eq!(settled.header("idempotent-replayed").is_some(), refused == Effects::ONCE);
     assert_eq!(app.effects("new").await, Effects::ONCE);
@@ -160,8 +160,6 @@ in_every_world!(
         assert_eq!(cancelled.status, 200, "{}", cancelled.text());
         assert_eq!(app.get("/v1/orders").await.status, 200);
         assert_eq!(app.effects("K").await, Effects::ONCE);
-        let named = app.db.query_one("SELECT count(*) FROM pg_prepared_statements", &[]).await.expect("it");
-        assert_eq!(named.get::<_, i64>(0), 0, "the test's own session prepares nothing either");
         let flights = app.pg_proxy.as_ref().expect("a proxy").flights();
         assert!(flights.iter().all(|flight| !flight.is_prepare()), "nothing is prepared ahead");
         let begin = flights.iter().flat_map(|flight| &flight.statements).find(|sql| sql.starts_with("BEGIN"));
