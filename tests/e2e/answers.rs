@@ -8,7 +8,7 @@ use testkit::Response;
 use uuid::Uuid;
 
 use crate::harness::database::{self, Effects};
-use crate::harness::{App, World, in_every_world, order};
+use crate::harness::{App, in_every_world, order};
 
 /// What every problem says, whatever its kind; returns its body.
 #[track_caller]
@@ -343,7 +343,7 @@ in_every_world!(
                 "slow" => database::before_insert(&app.db, "PERFORM pg_sleep(3);").await,
                 "full" => database::before_insert(&app.db, full).await,
                 "check" => {
-                    sql(&app, "ALTER TABLE orders ADD CONSTRAINT secret CHECK (false) NOT VALID").await
+                    sql(&app, "ALTER TABLE orders ADD CONSTRAINT secret CHECK (false) NOT VALID").await;
                 }
                 _ => database::at_commit(&app.db, "RAISE EXCEPTION 'secret rule';").await,
             }

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a refusal is on stderr, short, bounded in time and without secrets.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::{Request, until, within};
+use testkit::{Request, Response, until, within};
 
 use crate::harness::database;
 use crate::harness::{App, Stack, World, order};
@@ -68,6 +69,17 @@ async fn run_on(database_url: &str, arguments: &[&str]) -> Ended {
     let mut command = program(arguments);
     command.env("DATABASE_URL", database_url);
     run(command).await
+}
+
+/// A request with an API key.
+async fn send(api: SocketAddr, api_key: &str, request: Request) -> Response {
+    let request = request.header("Authorization", format!("Bearer {api_key}"));
+    testkit::send(api, &request).await.expect("an answer")
+}
+
+/// `POST /v1/orders`.
+async fn place(api: SocketAddr, api_key: &str) -> Response {
+    send(api, api_key, Request::post("/v1/orders").header("Idempotency-Key", "K").json(&order(2))).await
 }
 
 async fn empty_database() -> String {
@@ -189,12 +201,16 @@ async fn a_database_that_cannot_be_used_is_told_in_time_and_without_its_password
     let deaf = format!("postgres://somebody:sesame@{}/shop", deaf.local_addr().expect("its address"));
     let stranger = empty_database().await;
     let stranger = format!("postgres://postgres:sesame@{}", stranger.rsplit_once('@').expect("a password").1);
+    let mut refusals = Vec::new();
     for url in [NOBODY, &deaf, &stranger] {
-        let (accounts, list) = (["accounts", "create", "x"], ["accounts", "list"]);
-        for words in [&["migrate"][..], &["seed"], &accounts, &list, &["accounts", "revoke", "x"]] {
-            let ended = run_on(url, words).await;
-            assert!(ended.fault().contains("PostgreSQL cannot be reached"), "{words:?}: {}", ended.err);
+        for words in ["migrate", "seed", "accounts create x", "accounts list", "accounts revoke x"] {
+            let (url, words) = (url.to_owned(), words.split(' ').collect::<Vec<_>>());
+            refusals.push(tokio::spawn(async move { run_on(&url, &words).await }));
         }
+    }
+    for refusal in refusals {
+        let ended = refusal.await.expect("a command");
+        assert!(ended.fault().contains("PostgreSQL cannot be reached"), "{}", ended.err);
     }
     let unmigrated = empty_database().await;
     for words in [&["seed"][..], &["accounts", "list"]] {
@@ -236,9 +252,7 @@ async fn an_empty_database_is_made_ready_under_a_running_service() {
 
     let said = run_on(&url, &["seed"]).await.succeeded();
     let (_, key) = said.trim().split_once("account demo: ").expect("the demo account with its key");
-    let request = Request::post("/v1/orders").header("Authorization", format!("Bearer {key}"));
-    let request = request.header("Idempotency-Key", "K").json(&order(2));
-    assert_eq!(testkit::send(replica.api, &request).await.expect("an answer").status, 201);
+    assert_eq!(place(replica.api, key).await.status, 201);
 
     let client = database::connect(&url).await;
     client.batch_execute("UPDATE products SET unit_price = 1 WHERE sku = 'TEA-002'").await.expect("a change");
@@ -251,25 +265,21 @@ async fn an_empty_database_is_made_ready_under_a_running_service() {
 async fn a_key_is_shown_once_and_kept_nowhere() {
     let app = App::builder(World::Up).start().await;
     let create = async || run_on(&app.database_url, &["accounts", "create", "Tea & Söhne"]).await.succeeded();
-    let status = async |key: &str| {
-        let request = Request::get("/v1/orders").header("Authorization", format!("Bearer {key}"));
-        testkit::send(app.replica().api, &request).await.expect("an answer")
-    };
+    let list = async || run_on(&app.database_url, &["accounts", "list"]).await.succeeded();
+    let orders = async |key: &str| send(app.replica().api, key, Request::get("/v1/orders")).await;
     let keys = [create().await, create().await].map(|said| said.trim_end().to_owned());
     assert_ne!(keys[0], keys[1]);
-    let request = Request::post("/v1/orders").header("Authorization", format!("Bearer {}", keys[0]));
-    let request = request.header("Idempotency-Key", "K").json(&order(1));
-    let placed = testkit::send(app.replica().api, &request).await.expect("an answer").json();
+    let placed = place(app.replica().api, &keys[0]).await.json();
     for key in &keys {
-        assert_eq!(status(key).await.json()["data"][0]["id"], placed["id"], "both are keys of one account");
+        assert_eq!(orders(key).await.json()["data"][0]["id"], placed["id"], "both are keys of one account");
     }
 
-    let list = run_on(&app.database_url, &["accounts", "list"]).await.succeeded();
-    let everything = [dump(&app.db).await, app.replica().process.lines().join("\n"), list.clone()].concat();
+    let listed = list().await;
+    let everything = [dump(&app.db).await, app.replica().process.lines().join("\n"), listed.clone()].concat();
     let mut ids = Vec::new();
     for key in &keys {
         let (id, secret) = key.strip_prefix("osk_").and_then(|rest| rest.split_once('_')).expect("osk_…");
-        let line = list.lines().find(|line| line.contains(id)).expect("every key is listed");
+        let line = listed.lines().find(|line| line.contains(id)).expect("every key is listed");
         assert!(line.contains("Tea & Söhne") && line.ends_with("valid"), "{line}");
         let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
         assert!(!everything.contains(secret) && !everything.contains(&hex), "the secret was kept somewhere");
@@ -280,13 +290,13 @@ async fn a_key_is_shown_once_and_kept_nowhere() {
         run_on(&app.database_url, &words).await.fault();
     }
     run_on(&app.database_url, &["accounts", "revoke", ids[0]]).await.succeeded();
-    let refused = async || status(&keys[0]).await.status == 401;
+    let refused = async || orders(&keys[0]).await.status == 401;
     until("the revoked key is refused", Duration::from_secs(5), refused).await;
-    assert_eq!(status(&keys[1]).await.status, 200, "the other key lives on");
+    assert_eq!(orders(&keys[1]).await.status, 200, "the other key lives on");
     let twice = run_on(&app.database_url, &["accounts", "revoke", ids[0]]).await;
     assert!(twice.fault().contains(ids[0]), "{}", twice.err);
-    let list = run_on(&app.database_url, &["accounts", "list"]).await.succeeded();
-    assert!(list.lines().any(|line| line.contains(ids[0]) && line.ends_with("revoked")), "{list}");
+    let listed = list().await;
+    assert!(listed.lines().any(|line| line.contains(ids[0]) && line.ends_with("revoked")), "{listed}");
 }
 
 /// Every row of every table.

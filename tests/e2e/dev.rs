@@ -2,8 +2,9 @@
 //!
 //! The real command with real private servers. Invariant: no server outlives its `dev`, however that ends.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +39,10 @@ impl Dev {
     async fn start_as(command: std::process::Command, folder: &Path) -> Self {
         let process = Process::spawn(command).expect("dev starts");
         // Polled, as a script would: whenever the file is there, it must be whole.
-        let there = async || fs::read_to_string(folder.join("dev.json")).ok();
+        let there = async || {
+            assert!(is_alive(process.pid()), "{:?}", process.lines());
+            fs::read_to_string(folder.join("dev.json")).ok()
+        };
         let text = until("dev.json is there", BOUND, there).await;
         let json = serde_json::from_str(&text).expect("dev.json is whole whenever it is there");
         let curl = process.line_containing("curl -i").await;
@@ -150,6 +154,12 @@ async fn one_command_makes_a_shop_whose_data_outlives_it() {
     dev.env("IDEMPOTENCY_LEASE", "0s");
     assert!(run(dev).await.err.contains("IDEMPOTENCY_LEASE"), "a start that fails");
     assert!(!file.exists());
+    // So is a start that is called off.
+    let mut dev = Process::spawn(command(folder.path())).expect("dev starts");
+    dev.line_containing("starting").await;
+    dev.signal(Signal::Term).await.expect("SIGTERM");
+    assert_eq!(dev.wait_exit(BOUND).await.code(), Some(0));
+    assert!(!file.exists());
     let dev = Dev::start(folder.path()).await;
     assert_eq!(dev.paste().await.1, body);
     let servers = dev.servers().await;
@@ -178,9 +188,9 @@ async fn a_second_one_on_the_same_folder_is_refused_and_harms_nothing() {
 }
 
 /// A folder with a program of this name that only notes that it was looked at.
-fn decoy(parent: &Path, name: &str) -> (PathBuf, PathBuf) {
+fn decoy(parent: &Path, name: &str) -> (OsString, PathBuf) {
     let folder = parent.join("decoy");
-    fs::DirBuilder::new().create(&folder).expect("a folder");
+    fs::create_dir(&folder).expect("a folder");
     // The servers' user runs it, and notes it.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("its mode");
     let (file, note) = (folder.join(name), folder.join("looked-at"));
@@ -188,7 +198,7 @@ fn decoy(parent: &Path, name: &str) -> (PathBuf, PathBuf) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("its mode");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
-    (std::env::join_paths(folders).expect("a PATH").into(), note)
+    (std::env::join_paths(folders).expect("a PATH"), note)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -220,30 +230,25 @@ async fn stores_that_are_given_are_used_and_not_started() {
 async fn without_servers_it_says_in_one_line_what_is_missing() {
     let folder = TempDir::new("e2e-dev").expect("a folder");
     let home = folder.path().join("home");
-    fs::DirBuilder::new().mode(0o755).create(&home).expect("a folder");
+    fs::create_dir(&home).expect("a folder");
     let mut unknown = command(&home.join("data"));
     unknown.env("ORDER_SERVICE_SERVERS", "bogus");
     assert!(run(unknown).await.fault().contains("use `found` or `embedded`"));
 
     // The servers of this machine cannot be hidden, so only embedded ones are asked for, with an empty cache.
     let mut missing = command(&home.join("data"));
-    missing.env("ORDER_SERVICE_SERVERS", "embedded").env("ORDER_SERVICE_NO_INSTALL", "1");
-    missing.env("HOME", &home).env_remove("XDG_CACHE_HOME");
     if fs::metadata(&home).expect("the folder").uid() == 0 {
-        // Root's cache is not below HOME: run it as somebody else, from where that one can reach it.
+        // Root's cache is not below HOME: run it as nobody, from where nobody can reach it.
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("its mode");
         let copy = folder.path().join("order-service");
         fs::copy(missing.get_program(), &copy).expect("a copy");
-        fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("its mode");
         let mut as_nobody = std::process::Command::new(copy);
-        as_nobody.args(missing.get_args()).uid(65534).gid(65534).current_dir("/");
-        for (name, value) in missing.get_envs() {
-            match value {
-                Some(value) => as_nobody.env(name, value),
-                None => as_nobody.env_remove(name),
-            };
-        }
+        as_nobody.args(missing.get_args()).env_remove("DATABASE_URL").env_remove("REDIS_URL");
+        as_nobody.uid(65534).gid(65534).current_dir("/");
         missing = as_nobody;
     }
+    missing.env("ORDER_SERVICE_SERVERS", "embedded").env("ORDER_SERVICE_NO_INSTALL", "1");
+    missing.env("HOME", &home).env_remove("XDG_CACHE_HOME");
     let ended = run(missing).await;
     let fault = ended.fault();
     assert!(fault.contains("PostgreSQL") && fault.contains("ORDER_SERVICE_NO_INSTALL"), "{fault}");

@@ -260,7 +260,7 @@ in_every_world!(credentials_are_checked_before_anything_else, |app| async move {
         &[String::new()],
         &["Bearer".to_owned()],
         &["Bearer ".to_owned()],
-        &[key.clone()],
+        std::slice::from_ref(key),
         &[format!("Basic {key}")],
         &["Bearer osk_".to_owned()],
         &[format!("Bearer {known}_{mirrored}")],

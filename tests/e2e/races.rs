@@ -80,9 +80,9 @@ in_every_world!(
             let client = app.begin_order(key, 2).await;
             app.waiting_for_lock(1).await;
             if reset {
-                client.reset()
+                client.reset();
             } else {
-                client.close()
+                client.close();
             }
             frozen.thaw().await;
             until("the order that nobody waits for", BOUND, || async {

@@ -294,7 +294,7 @@ async fn every_answer_has_a_request_id_of_its_own() {
         let request = Request::new(method, path).header("Authorization", &key).header("X-Request-Id", "mine");
         match app.send(&request).await.header("x-request-id") {
             Some(id) => {
-                assert!(id != "mine" && ids.insert(id.to_owned()), "{method} {path} has another's id")
+                assert!(id != "mine" && ids.insert(id.to_owned()), "{method} {path} has another's id");
             }
             None => without.push(format!("{method} {path}")),
         }

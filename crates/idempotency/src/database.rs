@@ -14,11 +14,15 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{NoTls, Row};
 
 use crate::generation::{CurrentGeneration, Generation};
-use crate::ledger;
 use crate::sqlstate::{self, Trouble};
 
 /// How long opening a connection may take, in all, before the request that wanted it is told so.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// Which database answers: its oid and the start of its server, in microseconds since 1970.
+const GENERATION_SQL: &str = "
+SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::int8,
+       (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
 
 /// How to reach PostgreSQL, and the limits that travel with every statement.
 #[derive(Debug, Clone)]
@@ -136,7 +140,7 @@ impl Database {
         target.tcp_user_timeout(config.statement_timeout + Duration::from_secs(5));
         let manager =
             Manager::from_config(target, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let (pooler, seen) = (config.pooler, generation.clone());
+        let seen = generation.clone();
         let pool = Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
@@ -148,20 +152,21 @@ impl Database {
             .post_create(Hook::async_fn(move |client, _| {
                 let seen = seen.clone();
                 Box::pin(async move {
-                    if pooler == Pooler::None {
-                        ledger::prepare(client).await;
-                    }
-                    let row = client
-                        .query_typed_one(ledger::GENERATION_SQL, &[])
-                        .await
-                        .map_err(HookError::Backend)?;
+                    let row =
+                        client.query_typed_one(GENERATION_SQL, &[]).await.map_err(HookError::Backend)?;
                     seen.set(generation_of(&row, 0));
                     Ok(())
                 })
             }))
             .build()
             .map_err(|fault| fault.to_string())?;
-        Ok(Self { pool, pooler, begin, statement_timeout: config.statement_timeout, generation })
+        Ok(Self {
+            pool,
+            pooler: config.pooler,
+            begin,
+            statement_timeout: config.statement_timeout,
+            generation,
+        })
     }
 
     /// A connection, after a bounded wait. `fresh` asks for one that nobody used before.
@@ -262,7 +267,7 @@ impl Database {
     /// # Errors
     /// [`ReadError`], when the database cannot be asked.
     pub async fn refresh_generation(&self) -> Result<(), ReadError> {
-        let rows = self.read(ledger::GENERATION_SQL, &[]).await?;
+        let rows = self.read(GENERATION_SQL, &[]).await?;
         if let Some(row) = rows.first() {
             self.generation.set(generation_of(row, 0));
         }

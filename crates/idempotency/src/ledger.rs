@@ -8,10 +8,9 @@ mod transaction;
 
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Object};
+use deadpool_postgres::Object;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::attempt::Attempt;
 use crate::database::{Database, NoConnection, Query, generation_of};
@@ -24,7 +23,6 @@ pub(crate) use transaction::{Completed, Transaction};
 /// The constraint that refuses a second record of a key.
 pub(crate) const RECORD_KEY: &str = "idempotency_records_pkey";
 
-pub(crate) const GENERATION_SQL: &str = include_str!("ledger/generation.sql");
 const LOCK_SQL: &str = include_str!("ledger/lock.sql");
 const WAIT_LOCK_SQL: &str = include_str!("ledger/wait_lock.sql");
 const LOOKUP_SQL: &str = include_str!("ledger/lookup.sql");
@@ -165,31 +163,6 @@ impl Ledger {
             .await
             .unwrap_or(Err(LedgerError::TimedOut))
     }
-}
-
-/// Prepares the statements of the hot path on a new connection, in one flight. A failure shows when one is used.
-pub(crate) async fn prepare(connection: &ClientWrapper) {
-    let lookup = [Type::INT8, Type::TEXT];
-    let insert = [
-        Type::INT8,
-        Type::TEXT,
-        Type::TEXT,
-        Type::BYTEA,
-        Type::INT2,
-        Type::UUID,
-        Type::TEXT,
-        Type::INT2,
-        Type::TEXT_ARRAY,
-        Type::BYTEA,
-        Type::INT8,
-        Type::INT8,
-    ];
-    let _ = tokio::join!(
-        connection.prepare_typed_cached(LOCK_SQL, &[Type::INT8]),
-        connection.prepare_typed_cached(LOOKUP_SQL, &lookup),
-        connection.prepare_typed_cached(INSERT_SQL, &insert),
-        connection.prepare_typed_cached(crate::outbox::INSERT_SQL, &crate::outbox::TYPES),
-    );
 }
 
 /// The advisory lock of a key: 64 bits of a hash over account and key. A collision only costs a 409.

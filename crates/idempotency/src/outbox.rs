@@ -3,14 +3,12 @@
 //! Knows the `events` table and nothing of delivery. Invariant: an event is there if and only if the work that emitted it
 //! was committed.
 
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::database::Param;
 use crate::key::AccountId;
 
 pub(crate) const INSERT_SQL: &str = include_str!("ledger/events.sql");
-pub(crate) const TYPES: [Type; 4] = [Type::INT8, Type::UUID_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY];
 
 /// Something that happened: a type such as `order.created`, and its data as JSON text.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use crate::Shop;
 use crate::page::{Page, Window};
-use crate::routes::{Caller, respond, unreadable};
+use crate::reading::{Caller, respond, unreadable};
 
 const LIST_SQL: &str = "SELECT sku, name, unit_price, currency, stock FROM products \
                         WHERE $1::text IS NULL OR sku > $1 ORDER BY sku LIMIT $2";

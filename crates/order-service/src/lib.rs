@@ -17,6 +17,7 @@ mod migrations;
 mod orders;
 mod page;
 mod problem_pages;
+mod reading;
 mod routes;
 mod seed;
 
@@ -25,7 +26,8 @@ use std::process::ExitCode;
 use actix_web::web::ServiceConfig;
 
 pub use app::Shop;
-pub use routes::{Caller, read_only};
+pub use reading::Caller;
+pub use routes::read_only;
 
 /// Routes that are added to the service's own.
 pub type ExtraRoutes = fn(&mut ServiceConfig);

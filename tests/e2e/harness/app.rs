@@ -170,7 +170,7 @@ impl App {
             .env("LOG_FORMAT", "json")
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .envs(env.iter().copied());
-        let process = Process::spawn(command.into()).expect("the service starts");
+        let process = Process::spawn(command).expect("the service starts");
         let line = process.line_containing("\"serving\"").await;
         let said: Value = serde_json::from_str(&line).expect("a JSON log line");
         let address =

@@ -9,7 +9,7 @@ pub mod database;
 mod stack;
 mod world;
 
-pub use app::{App, Builder, order, redis_command};
+pub use app::{App, order, redis_command};
 pub use stack::Stack;
 pub use world::{World, script};
 

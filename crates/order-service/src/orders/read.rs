@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::view::{ItemView, OrderView};
 use crate::Shop;
 use crate::page::{Page, Window};
-use crate::routes::{Caller, respond, unreadable};
+use crate::reading::{Caller, respond, unreadable};
 
 const ONE_SQL: &str = "
 SELECT id, status, total_amount, currency, note, created_at FROM orders WHERE id = $1 AND account_id = $2";
