@@ -218,6 +218,46 @@ in_every_world!(a_key_belongs_to_its_first_payload_path_and_command, |app| async
     assert_eq!(app.effects("K").await, Effects::ONCE);
 });
 
+in_every_world!(a_done_key_stays_done_while_nothing_can_be_written, |app| async move {
+    let first = app.order("K", 2).await;
+    assert_first(&first, 201);
+    if app.redis.is_some() {
+        let _: () = app.redis(&["FLUSHALL"]).await;
+    }
+    let broken = "ALTER TABLE orders ADD CONSTRAINT broken CHECK (false) NOT VALID";
+    app.db.batch_execute(broken).await.expect("a constraint");
+    app.strike();
+    assert_replay(&first, &app.order("K", 2).await);
+    app.db.batch_execute("ALTER TABLE orders DROP CONSTRAINT broken").await.expect("no constraint");
+    assert_replay(&first, &app.order("K", 2).await);
+    assert_eq!(app.effects("K").await, Effects::ONCE);
+});
+
+in_every_world!(an_order_without_its_record_is_named_and_never_made_again, |app| async move {
+    let (id, account) = (Uuid::now_v7(), app.account().await);
+    let planted = "INSERT INTO orders (id, account_id, idem_key, status, total_amount, currency, note)
+                   VALUES ($1, $2, $3, 'pending_payment', 1290, 'EUR', 'planted')";
+    app.db.execute(planted, &[&id, &account, &format!("{account}:K")]).await.expect("an order");
+    let stock = "SELECT sum(stock)::int8 FROM products";
+    let before: i64 = app.db.query_one(stock, &[]).await.expect("stock").get(0);
+    let unknown = json!({ "items": [{ "sku": "NOPE", "quantity": 1 }] });
+    for body in [order(1), order(2), unknown] {
+        app.heal();
+        app.strike();
+        let refused = app.post("/v1/orders", "K", &body).await;
+        assert_problem(&refused, 409, "already-completed");
+        assert_eq!(refused.header("location"), Some(format!("/v1/orders/{id}").as_str()));
+        if app.redis.is_some() {
+            let held: Option<Vec<u8>> = app.redis(&["GET", &app.redis_name("K").await]).await;
+            assert!(held.is_none_or(|value| value[1] != b'D'), "Redis holds an answer that nobody gave");
+        }
+    }
+    assert_eq!(app.get(&format!("/v1/orders/{id}")).await.json()["id"], id.to_string());
+    assert_eq!(app.db.query_one(stock, &[]).await.expect("stock").get::<_, i64>(0), before);
+    assert_eq!(app.effects("K").await, Effects { orders: 1, events: 0, records: 0 });
+    assert_first(&app.order("fresh", 1).await, 201);
+});
+
 in_every_world!(the_same_body_under_two_keys_is_two_orders, |app| async move {
     let (one, two) = tokio::join!(app.order("K1", 2), app.order("K2", 2));
     assert_first(&one, 201);

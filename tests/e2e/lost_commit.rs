@@ -94,7 +94,9 @@ async fn a_commit_that_outlasts_its_wait_is_not_released_and_not_run_twice() {
     let first = app.order("K", 2).await;
     assert_eq!(first.status, 503, "{}", first.text());
     let second = app.order("K", 2).await;
-    assert_eq!(second.status, 409, "the lease is left to run out: {}", second.text());
+    assert_eq!(second.status, 409, "{}", second.text());
+    let name = app.redis_name("K").await;
+    assert_eq!(app.redis::<i64>(&["EXISTS", &name]).await, 1, "the lease is left to run out");
     gate.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("open");
     let settled = app.settle("K", 2).await;
     assert_eq!(settled.header("idempotent-replayed"), Some("true"));

@@ -233,6 +233,9 @@ impl Reader<'_> {
         if integer && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err() {
             return Err(JsonError::new("the integer does not fit in 64 bits"));
         }
+        if !integer && literal.parse::<f64>().is_ok_and(f64::is_infinite) {
+            return Err(JsonError::new("the number is out of range"));
+        }
         self.out.extend_from_slice(literal.as_bytes());
         Ok(())
     }

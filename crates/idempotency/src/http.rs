@@ -25,7 +25,7 @@ use crate::problem::Problem;
 use crate::problems;
 use crate::shutdown::Shutdown;
 
-pub use respond::{fallback_not_found, method_not_allowed, problem_response};
+pub use respond::{REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
 
 /// Who is calling. A service brings its own way to tell and registers it as `web::Data<Authenticator>`.
 pub trait Authenticate: 'static {
@@ -97,12 +97,12 @@ async fn handle<C: Command>(
             return problem_response(&problem, request_id);
         }
     };
-    if shutdown.has_begun() {
+    let Some(_admitted) = shutdown.admit() else {
         let problem = problems::TEMPORARILY_UNAVAILABLE.because("this replica is shutting down");
         let mut response = problem_response(&problem, request_id);
         response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
         return response;
-    }
+    };
     let answer = engine.into_inner().execute(attempt, command, state.into_inner()).await;
     respond::answer(answer, request_id)
 }

@@ -72,7 +72,8 @@ kinds! {
         "Bodies are application/json, sent without Content-Encoding. Nothing was done and no key was taken.");
     /// There is nothing here.
     NOT_FOUND = refusal("not-found", 404, "There is nothing here", false, SameKey::Corrected,
-        "No such path, or nothing with this id that belongs to the caller. Nothing was done and no key was taken.");
+        "No such path, or nothing with this id that belongs to the caller. Nothing was done. When the request was refused before \
+         its handler ran, its key is still free: correct the path and send it again.");
     /// The path takes other methods.
     METHOD_NOT_ALLOWED = refusal("method-not-allowed", 405, "The method is not allowed here", false, SameKey::Corrected,
         "The Allow header lists what this path takes. Nothing was done and no key was taken.");

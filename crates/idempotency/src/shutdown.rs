@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Shared by every worker of a process.
 #[derive(Debug, Clone, Default)]
@@ -23,12 +24,19 @@ impl Shutdown {
 
     /// Whether new work is refused.
     pub fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Acquire)
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Lets new work in, unless the end has begun. The token is taken before the flag is read: whoever sets the flag then
+    /// waits for this work, or this work sees the flag. Keep it until the answer is there.
+    pub fn admit(&self) -> Option<TaskTrackerToken> {
+        let token = self.tasks.token();
+        (!self.has_begun()).then_some(token)
     }
 
     /// Refuses new work from now on.
     pub fn begin(&self) {
-        self.begun.store(true, Ordering::Release);
+        self.begun.store(true, Ordering::SeqCst);
         self.tasks.close();
     }
 

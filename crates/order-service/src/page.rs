@@ -38,9 +38,9 @@ impl Window {
     /// Behind which row, as what the list is sorted by.
     pub(crate) fn cursor<T: std::str::FromStr>(&self) -> Result<Option<T>, Problem> {
         let Some(text) = &self.cursor else { return Ok(None) };
-        let cursor =
-            text.parse().map_err(|_| problems::INVALID_REQUEST.because("cursor: is not one of this list"));
-        cursor.map(Some)
+        // PostgreSQL has no text with NUL, so no page has given such a cursor.
+        let cursor = if text.contains('\0') { None } else { text.parse().ok() };
+        cursor.map(Some).ok_or_else(|| problems::INVALID_REQUEST.because("cursor: is not one of this list"))
     }
 }
 

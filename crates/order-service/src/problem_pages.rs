@@ -1,6 +1,7 @@
 //! A page for every problem code, so that `type` in a problem leads somewhere.
 //!
-//! Knows the framework's kinds and the shop's. Invariant: every kind that this service can answer has its page.
+//! Knows the framework's kinds and the shop's. Invariant: every kind that this service can answer has its page; kinds that
+//! share a code (a thing that is not there, found out before or by the handler) stand on one page, each with its own advice.
 
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
@@ -9,25 +10,30 @@ use idempotency::http::fallback_not_found;
 use idempotency::problems;
 
 use crate::orders::rejections;
+use crate::reading::with_request_id;
 
 /// `GET /problems/{code}`
 pub(crate) async fn page(code: web::Path<String>) -> HttpResponse {
-    let kinds = problems::ALL.iter().chain(rejections::ALL);
-    match kinds.into_iter().find(|kind| kind.code == code.as_str()) {
-        Some(kind) => HttpResponse::Ok()
-            .insert_header((header::CONTENT_TYPE, "text/html; charset=utf-8"))
-            .body(html(kind)),
-        None => fallback_not_found().await,
+    let kinds = problems::ALL.iter().chain(rejections::ALL).filter(|kind| kind.code == code.as_str());
+    let sections: Vec<String> = kinds.map(|kind| section(kind)).collect();
+    if sections.is_empty() {
+        return fallback_not_found().await;
     }
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{code}</title>\n{}</html>\n",
+        sections.concat()
+    );
+    with_request_id(HttpResponse::Ok())
+        .insert_header((header::CONTENT_TYPE, "text/html; charset=utf-8"))
+        .body(page)
 }
 
 /// The texts are our own constants, without markup.
-fn html(kind: &ProblemKind) -> String {
+fn section(kind: &ProblemKind) -> String {
     let yes = |flag: bool| if flag { "yes" } else { "no" };
     format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{code}</title>\n<h1>{title}</h1>\n<p>{page}</p>\n\
-         <dl><dt>Code</dt><dd>{code}</dd><dt>Status</dt><dd>{status}</dd><dt>Can repeating help?</dt><dd>{retryable}</dd>\
-         <dt>Is a new key safe?</dt><dd>{new_key}</dd></dl>\n</html>\n",
+        "<h1>{title}</h1>\n<p>{page}</p>\n<dl><dt>Code</dt><dd>{code}</dd><dt>Status</dt><dd>{status}</dd>\
+         <dt>Can repeating help?</dt><dd>{retryable}</dd><dt>Is a new key safe?</dt><dd>{new_key}</dd></dl>\n",
         code = kind.code,
         title = kind.title,
         page = kind.page,

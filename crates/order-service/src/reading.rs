@@ -6,8 +6,8 @@ use std::future::{Ready, ready};
 
 use actix_web::dev::Payload;
 use actix_web::web;
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
-use idempotency::http::{Authenticator, problem_response};
+use actix_web::{FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder};
+use idempotency::http::{Authenticator, REQUEST_ID, problem_response};
 use idempotency::{AccountId, Problem, ReadError, problems};
 use serde::Serialize;
 use uuid::Uuid;
@@ -47,9 +47,15 @@ impl FromRequest for Caller {
 /// The response of a read.
 pub(crate) fn respond<T: Serialize>(result: Result<T, Problem>) -> HttpResponse {
     match result {
-        Ok(body) => HttpResponse::Ok().json(body),
+        Ok(body) => with_request_id(HttpResponse::Ok()).json(body),
         Err(problem) => problem_response(&problem, Uuid::now_v7()),
     }
+}
+
+/// Every answer names its request.
+pub(crate) fn with_request_id(mut response: HttpResponseBuilder) -> HttpResponseBuilder {
+    response.insert_header((REQUEST_ID, Uuid::now_v7().to_string()));
+    response
 }
 
 /// A read that PostgreSQL did not answer.

@@ -14,7 +14,8 @@ use crate::reply::StoredReply;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const CACHE_LOOKUP: HeaderName = HeaderName::from_static("x-cache-lookup");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Names the request in its answer, in logs and in the problem that it met.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
     let problem = match answer {

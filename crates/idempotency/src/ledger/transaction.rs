@@ -92,9 +92,12 @@ impl Transaction {
             Err(_) => Completed::Unknown,
         };
         match &outcome {
-            // Both leave the connection outside any transaction: COMMIT was answered.
             Completed::Committed { generation, .. } => self.database.generation.set(*generation),
-            Completed::RolledBack(error) if !error.is_closed() => {}
+            // The server tells the error before it lets the locks go: one more answer, so that a retry finds the key free.
+            Completed::RolledBack(error) if !error.is_closed() => {
+                self.connection = Some(connection);
+                self.rollback().await;
+            }
             Completed::RolledBack(_) | Completed::Unknown => drop(Object::take(connection)),
         }
         outcome
