@@ -18,3 +18,4 @@ mod redis_faults;
 mod routing;
 mod shutdown;
 mod smoke;
+mod waiting;

@@ -95,6 +95,22 @@ in_every_world!(
     }
 );
 
+in_every_world!(
+    a_statement_that_outlasts_the_execution_is_cancelled,
+    |builder| builder.env("IDEMPOTENCY_EXECUTE_MAX", "1s"),
+    |app| async move {
+        before_insert(&app.db, "IF currval('attempts') = 1 THEN PERFORM pg_sleep(60); END IF;").await;
+        let first = app.order("K", 2).await;
+        assert_eq!((first.status, first.json()["code"].as_str()), (503, Some("temporarily-unavailable")));
+        assert_eq!(app.effects("K").await, Effects::NONE);
+        // At once: the server has rolled back, no lock and no place is left.
+        let second = app.order("K", 2).await;
+        assert_eq!(second.status, 201, "{}", second.text());
+        assert_eq!(app.effects("K").await, Effects::ONCE);
+        remove_triggers(&app.db).await;
+    }
+);
+
 /// Read-only for everybody: new keys are told to come back, old ones are replayed; it ends without a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_read_only_database_replays_and_admits_nothing() {

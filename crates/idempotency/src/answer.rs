@@ -9,6 +9,8 @@ pub enum Tier {
     Hit,
     /// PostgreSQL.
     Miss,
+    /// The first one's own process, which had a waiter.
+    Memory,
 }
 
 impl Tier {
@@ -16,12 +18,13 @@ impl Tier {
         match self {
             Self::Hit => "redis",
             Self::Miss => "postgres",
+            Self::Memory => "memory",
         }
     }
 }
 
 /// The outcome of one attempt.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// This attempt did the work (or stored the refusal).
     First {
@@ -48,6 +51,8 @@ pub enum Answer {
     Unavailable(&'static str),
     /// The command failed; nothing is stored.
     Internal,
+    /// There is no room for another waiter.
+    Overloaded,
 }
 
 impl Answer {
@@ -62,6 +67,22 @@ impl Answer {
             Self::AlreadyCompleted { .. } => "already_completed",
             Self::Unavailable(_) => "unavailable",
             Self::Internal => "failed",
+            Self::Overloaded => "overloaded",
+        }
+    }
+
+    /// Whether nothing is decided under the key: a retry may run.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Internal | Self::Overloaded)
+    }
+
+    /// The same answer for somebody who waited for it.
+    pub(crate) fn shared(&self) -> Self {
+        match self {
+            Self::First { reply } | Self::Replay { reply, .. } => {
+                Self::Replay { reply: reply.clone(), tier: Tier::Memory }
+            }
+            other => other.clone(),
         }
     }
 }

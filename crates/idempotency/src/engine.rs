@@ -4,13 +4,14 @@
 //! table in `record`. Knows nothing of HTTP. Invariants: an answer is sent if and only if it is true (no success before
 //! the commit is known); a lease is released only when nothing can be committed under it any more.
 
+mod wait;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use crate::answer::{Answer, Tier};
 use crate::attempt::Attempt;
@@ -21,8 +22,10 @@ use crate::policy::Policy;
 use crate::problem::Problem;
 use crate::record::{Record, Status, Verdict, decide};
 use crate::reply::StoredReply;
+use crate::shutdown::Shutdown;
 use crate::sqlstate::{self, Trouble};
 use crate::telemetry;
+use crate::waiting::Waiting;
 
 /// Runs of one attempt before it is given up, the first included; the last two are on a fresh connection.
 const RUNS_MAX: u32 = 5;
@@ -35,7 +38,8 @@ pub struct Engine {
     gate: Arc<Gate>,
     ledger: Ledger,
     policy: Policy,
-    tasks: TaskTracker,
+    waiting: Waiting,
+    shutdown: Shutdown,
 }
 
 /// What a run leaves to be done with the place in Redis.
@@ -55,9 +59,15 @@ enum Run {
 }
 
 impl Engine {
-    /// Work that has begun is tracked in `tasks`, which shutting down waits for.
-    pub fn new(gate: Arc<Gate>, ledger: Ledger, policy: Policy, tasks: TaskTracker) -> Self {
-        Self { gate, ledger, policy, tasks }
+    /// `waiting` and `shutdown` are shared by all workers of a process; work that has begun is tracked by the latter.
+    pub fn new(
+        gate: Arc<Gate>,
+        ledger: Ledger,
+        policy: Policy,
+        waiting: Waiting,
+        shutdown: Shutdown,
+    ) -> Self {
+        Self { gate, ledger, policy, waiting, shutdown }
     }
 
     /// The limits in force.
@@ -65,21 +75,32 @@ impl Engine {
         &self.policy
     }
 
-    /// Executes an attempt in its own task: once begun, it is finished whether or not anybody still waits.
+    /// Executes an attempt. A duplicate of a running first waits for up to `patience` and gets its answer.
     pub async fn execute<C: Command>(
         self: Arc<Self>,
         attempt: Attempt,
         command: C,
         state: Arc<C::State>,
+        patience: Duration,
     ) -> Answer {
-        let work = Bound { command, state };
-        let tasks = self.tasks.clone();
-        let task = tasks.spawn(async move {
-            let answer = self.answer(&attempt, &work).await;
-            telemetry::request(C::NAME, answer.outcome());
-            if let Answer::Replay { tier, .. } = &answer {
-                telemetry::replay(tier.word());
-            }
+        let (attempt, work) = (Arc::new(attempt), Arc::new(Bound { command, state }) as Arc<dyn Work>);
+        let mut answer = self.begin(&attempt, &work).await;
+        if answer == Answer::InProgress && !patience.is_zero() {
+            answer = self.wait(&attempt, &work, patience).await;
+        }
+        telemetry::request(C::NAME, answer.outcome());
+        if let Answer::Replay { tier, .. } = &answer {
+            telemetry::replay(tier.word());
+        }
+        answer
+    }
+
+    /// Walks the attempt in its own task: once begun, it is finished whether or not anybody still waits for it.
+    async fn begin(self: &Arc<Self>, attempt: &Arc<Attempt>, work: &Arc<dyn Work>) -> Answer {
+        let (engine, attempt, work) = (Arc::clone(self), Arc::clone(attempt), Arc::clone(work));
+        let task = self.shutdown.tasks().spawn(async move {
+            let answer = engine.answer(&attempt, work.as_ref()).await;
+            engine.waiting.publish(&attempt, &answer);
             answer
         });
         // A task that cannot be joined panicked outside the command; nothing is known of its outcome.
@@ -204,8 +225,7 @@ impl Engine {
                 Run::Answered(Answer::Internal, After::Release)
             }
             Err(_elapsed) => {
-                // Dropped with a statement under way: the connection is discarded, the server rolls back.
-                drop(transaction);
+                transaction.abandon().await;
                 tracing::warn!(command = work.name(), "the command took longer than IDEMPOTENCY_EXECUTE_MAX");
                 Run::Answered(
                     Answer::Unavailable("the work took too long and was rolled back"),

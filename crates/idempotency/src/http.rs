@@ -21,6 +21,7 @@ use crate::command::Command;
 use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::key::{AccountId, IdempotencyKey, KeyError};
+use crate::prefer::Preferences;
 use crate::problem::Problem;
 use crate::problems;
 use crate::shutdown::Shutdown;
@@ -103,8 +104,15 @@ async fn handle<C: Command>(
         response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
         return response;
     };
-    let answer = engine.into_inner().execute(attempt, command, state.into_inner()).await;
-    respond::answer(answer, request_id)
+    let preferences =
+        Preferences::parse(request.headers().get_all("prefer").map(header::HeaderValue::as_bytes));
+    let patience = engine.policy().patience(&preferences);
+    let answer = engine.into_inner().execute(attempt, command, state.into_inner(), patience).await;
+    let mut response = respond::answer(answer, request_id);
+    if preferences.wait.is_some() {
+        respond::preference_applied(&mut response, patience);
+    }
+    response
 }
 
 /// The checks that need no store, in the order of the contract: credentials, key, media type and size, body.

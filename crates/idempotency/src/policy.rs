@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::prefer::Preferences;
+
 /// What bounds one process's use of the protocol. [`Policy::default`] has the documented defaults.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
@@ -20,6 +22,21 @@ pub struct Policy {
     pub cache_body_max: usize,
     /// Largest request body, in bytes.
     pub body_max: usize,
+    /// What a duplicate of a running request gets when the request says nothing.
+    pub on_duplicate: OnDuplicate,
+    /// The longest that a duplicate may wait.
+    pub wait_max: Duration,
+    /// Most waiters of a process.
+    pub waiters_max: usize,
+}
+
+/// What a duplicate of a running request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDuplicate {
+    /// 409 at once.
+    Reject,
+    /// The first one's answer, if it comes within [`Policy::wait_max`].
+    Wait,
 }
 
 /// Shortest lease: below it, heartbeats would miss their beat on a busy machine.
@@ -34,11 +51,23 @@ impl Default for Policy {
             key_retention: Duration::from_secs(30 * 24 * 3600),
             cache_body_max: 16 * 1024,
             body_max: 1024 * 1024,
+            on_duplicate: OnDuplicate::Reject,
+            wait_max: Duration::from_secs(10),
+            waiters_max: 1000,
         }
     }
 }
 
 impl Policy {
+    /// How long a duplicate waits: what the caller prefers, within the limit, else what the policy says.
+    pub fn patience(&self, preferences: &Preferences) -> Duration {
+        match (preferences.wait, self.on_duplicate) {
+            (Some(wait), _) => wait.min(self.wait_max),
+            (None, OnDuplicate::Reject) => Duration::ZERO,
+            (None, OnDuplicate::Wait) => self.wait_max,
+        }
+    }
+
     /// Every contradiction, one line each, named as in the environment.
     pub fn check(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -52,6 +81,8 @@ impl Policy {
         require(!self.result_retention.is_zero(), "IDEMPOTENCY_RESULT_RETENTION must be above zero");
         require(!self.key_retention.is_zero(), "IDEMPOTENCY_KEY_RETENTION must be above zero");
         require(self.body_max > 0, "BODY_MAX must be above zero");
+        require(!self.wait_max.is_zero(), "IDEMPOTENCY_WAIT_MAX must be above zero");
+        require(self.waiters_max > 0, "IDEMPOTENCY_WAITERS_MAX must be above zero");
         require(
             self.lease <= self.execute_max.saturating_mul(10),
             "IDEMPOTENCY_LEASE must not be above 10 × IDEMPOTENCY_EXECUTE_MAX",

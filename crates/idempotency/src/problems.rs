@@ -93,6 +93,10 @@ kinds! {
     TEMPORARILY_UNAVAILABLE = later("temporarily-unavailable", 503, "The service cannot decide this now", 1000,
         "The database could not be asked, was too busy, or did not say in time whether the work was committed. Send the same request \
          with the same key again: if it was done, you get its answer; if not, it is done then. Do not make a new key.");
+    /// Too many wait.
+    OVERLOADED = later("overloaded", 503, "Too many requests are waiting", 1000,
+        "The first request with this key is still running, and this process has no room for another one that waits for it. Send the \
+         same request with the same key again, later. Do not make a new key: the first may still succeed.");
     /// The handler failed; nothing was stored.
     INTERNAL = refusal("internal", 500, "The request failed unexpectedly", true, SameKey::Yes,
         "The work was rolled back and nothing was stored. The same request with the same key may be sent again.");

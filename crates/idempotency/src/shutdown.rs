@@ -3,16 +3,14 @@
 //! Knows nothing of signals or servers. Invariant: once begun, no new work is taken, and work that was taken is waited
 //! for, whoever asked for it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Shared by every worker of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
-    begun: Arc<AtomicBool>,
+    begun: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -24,7 +22,7 @@ impl Shutdown {
 
     /// Whether new work is refused.
     pub fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::SeqCst)
+        self.begun.is_cancelled()
     }
 
     /// Lets new work in, unless the end has begun. The token is taken before the flag is read: whoever sets the flag then
@@ -36,8 +34,13 @@ impl Shutdown {
 
     /// Refuses new work from now on.
     pub fn begin(&self) {
-        self.begun.store(true, Ordering::SeqCst);
+        self.begun.cancel();
         self.tasks.close();
+    }
+
+    /// Returns once the end has begun: whoever only waits need not be waited for.
+    pub async fn begun(&self) {
+        self.begun.cancelled().await;
     }
 
     /// Waits until all tracked work is finished; [`begin`](Self::begin) first.

@@ -14,6 +14,8 @@ pub const DEGRADED: &str = "idempotency_degraded";
 pub const GATE_FAULTS: &str = "idempotency_gate_faults_total";
 /// Leases that were gone when their owner gave them back.
 pub const LEASES_LOST: &str = "idempotency_leases_lost_total";
+/// Requests that wait for a running first.
+pub const WAITERS: &str = "idempotency_waiters";
 /// Runs of a command beyond the first, by what made them necessary.
 pub const RERUNS: &str = "idempotency_reruns_total";
 
@@ -35,6 +37,10 @@ pub(crate) fn gate_fault(class: &'static str) {
 
 pub(crate) fn lease_lost() {
     counter!(LEASES_LOST).increment(1);
+}
+
+pub(crate) fn waiters(count: usize) {
+    gauge!(WAITERS).set(u32::try_from(count).unwrap_or(u32::MAX));
 }
 
 pub(crate) fn rerun() {

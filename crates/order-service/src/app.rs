@@ -11,7 +11,7 @@ use actix_web::{App as ActixApp, HttpServer, web};
 use anyhow::{Context as _, bail};
 use idempotency::gate::Gate;
 use idempotency::http::{Authenticator, Services};
-use idempotency::{CurrentGeneration, Database, Engine, Ledger, Shutdown};
+use idempotency::{CurrentGeneration, Database, Engine, Ledger, Shutdown, Waiting};
 
 use crate::auth::{ApiKeys, KnownKeys};
 use crate::config::ServeArgs;
@@ -61,14 +61,16 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
 
     let per_worker = {
         let (arguments, shutdown, known) = (arguments.clone(), shutdown.clone(), known.clone());
-        let generation = generation.clone();
+        let (generation, waiting) =
+            (generation.clone(), Waiting::new(arguments.limits.idempotency_waiters_max));
         move || {
             let database = Database::new(&arguments.database(), shares.next(), generation.clone());
             let gate = Gate::new(&arguments.gate(), generation.clone());
             let (database, gate) = (database.expect("read before"), gate.expect("read before"));
             let policy = arguments.policy();
             let ledger = Ledger::new(database.clone(), policy.result_retention, policy.key_retention);
-            let engine = std::sync::Arc::new(Engine::new(gate, ledger, policy, shutdown.tasks()));
+            let engine =
+                std::sync::Arc::new(Engine::new(gate, ledger, policy, waiting.clone(), shutdown.clone()));
             let keys = ApiKeys { known: known.clone(), database: database.clone() };
             let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
             let shop = web::Data::new(Shop { database });

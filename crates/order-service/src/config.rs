@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use idempotency::gate::GateConfig;
-use idempotency::{DatabaseConfig, Policy, Pooler, parse_duration, parse_size};
+use idempotency::{DatabaseConfig, OnDuplicate, Policy, Pooler, parse_duration, parse_size};
 
 /// Where PostgreSQL is.
 #[derive(Debug, Clone, Args)]
@@ -53,6 +53,15 @@ pub(crate) enum PoolerChoice {
     Transaction,
 }
 
+/// What a duplicate of a running request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DuplicateChoice {
+    /// 409 at once
+    Reject,
+    /// The first one's answer, if it comes in time
+    Wait,
+}
+
 /// The limits of the protocol and of the stores.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Limits {
@@ -68,6 +77,15 @@ pub(crate) struct Limits {
     /// How long a used key stays refused after its response is gone
     #[arg(long, env = "IDEMPOTENCY_KEY_RETENTION", default_value = "30d", value_parser = parse_duration)]
     pub(crate) idempotency_key_retention: Duration,
+    /// What a duplicate of a running request gets when it says nothing
+    #[arg(long, env = "IDEMPOTENCY_ON_DUPLICATE", default_value = "reject")]
+    pub(crate) idempotency_on_duplicate: DuplicateChoice,
+    /// The longest that a duplicate may wait
+    #[arg(long, env = "IDEMPOTENCY_WAIT_MAX", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) idempotency_wait_max: Duration,
+    /// Most waiters of this process
+    #[arg(long, env = "IDEMPOTENCY_WAITERS_MAX", default_value_t = 1000)]
+    pub(crate) idempotency_waiters_max: usize,
     /// Larger responses stay in PostgreSQL only
     #[arg(long, env = "IDEMPOTENCY_CACHE_BODY_MAX", default_value = "16KiB", value_parser = parse_size)]
     pub(crate) idempotency_cache_body_max: usize,
@@ -142,6 +160,12 @@ impl ServeArgs {
             key_retention: self.limits.idempotency_key_retention,
             cache_body_max: self.limits.idempotency_cache_body_max,
             body_max: self.limits.body_max,
+            on_duplicate: match self.limits.idempotency_on_duplicate {
+                DuplicateChoice::Reject => OnDuplicate::Reject,
+                DuplicateChoice::Wait => OnDuplicate::Wait,
+            },
+            wait_max: self.limits.idempotency_wait_max,
+            waiters_max: self.limits.idempotency_waiters_max,
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a stored reply is sent with its own status, headers and bytes, and only a replay carries the marks of one.
 
+use std::time::Duration;
+
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder};
@@ -12,6 +14,7 @@ use crate::problem::Problem;
 use crate::problems;
 use crate::reply::StoredReply;
 
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const CACHE_LOOKUP: HeaderName = HeaderName::from_static("x-cache-lookup");
 /// Names the request in its answer, in logs and in the problem that it met.
@@ -22,8 +25,13 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
         Answer::First { reply } => return stored(reply, request_id).finish_with(),
         Answer::Replay { reply, tier } => {
             let mut response = stored(reply, request_id);
-            let tier = if tier == Tier::Hit { "HIT" } else { "MISS" };
-            response.builder.insert_header((REPLAYED, "true")).insert_header((CACHE_LOOKUP, tier));
+            response.builder.insert_header((REPLAYED, "true"));
+            match tier {
+                Tier::Hit => response.builder.insert_header((CACHE_LOOKUP, "HIT")),
+                Tier::Miss => response.builder.insert_header((CACHE_LOOKUP, "MISS")),
+                // No store was asked.
+                Tier::Memory => &mut response.builder,
+            };
             return response.finish_with();
         }
         Answer::InProgress => {
@@ -35,9 +43,17 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
             problems::ALREADY_COMPLETED.because("the work under this key was done before").at(location)
         }
         Answer::Unavailable(why) => problems::TEMPORARILY_UNAVAILABLE.because(why),
+        Answer::Overloaded => problems::OVERLOADED.because("too many requests wait for a running one"),
         Answer::Internal => problems::INTERNAL.because("the work was rolled back and nothing was stored"),
     };
     problem_response(&problem, request_id)
+}
+
+/// Says how long a duplicate would have waited, in whole seconds.
+pub(super) fn preference_applied(response: &mut HttpResponse, patience: Duration) {
+    if let Ok(value) = HeaderValue::from_str(&format!("wait={}", patience.as_secs())) {
+        response.headers_mut().insert(PREFERENCE_APPLIED, value);
+    }
 }
 
 struct Stored {

@@ -76,6 +76,16 @@ impl Transaction {
         }
     }
 
+    /// Undoes everything although a statement may be under way: it is cancelled, and the rollback waited for, so that a retry
+    /// finds the key free. The connection is never used again: a cancel that comes late would meet somebody else's BEGIN.
+    pub async fn abandon(mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let cancel = connection.cancel_token();
+        let _ = tokio::time::timeout(ROLLBACK_MAX, cancel.cancel_query(NoTls)).await;
+        let _ = tokio::time::timeout(ROLLBACK_MAX, connection.batch_execute("ROLLBACK")).await;
+        drop(Object::take(connection));
+    }
+
     /// Events, record and COMMIT in one flight. The INSERT is the check: if it fails, COMMIT only reports the rollback.
     pub async fn complete(
         mut self,

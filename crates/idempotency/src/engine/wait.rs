@@ -1,0 +1,65 @@
+//! The duplicate that waits for a running first.
+//!
+//! Knows who leads and what is shared (`waiting.rs` keeps the queues). Invariants: a waiter holds no connection and no task;
+//! one that gives up or hangs up leaves the first alone; of a failing first at most one waiter makes a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Engine;
+use crate::answer::Answer;
+use crate::attempt::Attempt;
+use crate::command::Work;
+
+/// Failures that a waiter sees before it is answered with one: the first's, and that of the one that took over.
+const FAILURES_SHARED: u32 = 2;
+/// Pause of the waiter that leads between two questions to the stores; it doubles from the first to the last.
+const POLL_FIRST: Duration = Duration::from_millis(20);
+const POLL_LAST: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// Waits for a running first. Runs in the request, not in a task: a client that hangs up stops waiting, and leaves the
+    /// first alone. The waiter that leads asks the stores, and takes over when it finds the place free; the others are told.
+    /// Of a first that failed, one waiter makes a second; if that fails too, its answer is everybody's, so that a thousand
+    /// waiters on a failing handler do not run it a thousand times.
+    async fn wait(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        work: &Arc<dyn Work>,
+        patience: Duration,
+    ) -> Answer {
+        let Some((place, mut outcomes)) = self.waiting.join(attempt) else { return Answer::Overloaded };
+        let deadline = Instant::now() + patience;
+        // At once, since the first may have ended between its answer to us and our joining.
+        let (mut pause, mut failures) = (Duration::ZERO, 0);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = outcomes.next() => {
+                    if outcome.answer.is_failure() {
+                        failures += 1;
+                        if failures == FAILURES_SHARED {
+                            return outcome.answer.shared();
+                        }
+                        pause = Duration::ZERO;
+                    } else if attempt.fingerprint.contradicts(&outcome.fingerprint) {
+                        return Answer::Reused;
+                    } else {
+                        return outcome.answer.shared();
+                    }
+                }
+                () = self.shutdown.begun() => return Answer::InProgress,
+                () = tokio::time::sleep_until(deadline) => return Answer::InProgress,
+                () = async { place.lead().await; tokio::time::sleep(pause).await } => {
+                    let answer = self.begin(attempt, work).await;
+                    if answer != Answer::InProgress {
+                        return answer;
+                    }
+                    pause = (pause * 2).clamp(POLL_FIRST, POLL_LAST);
+                }
+            }
+        }
+    }
+}
