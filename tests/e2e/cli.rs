@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testkit::{Request, Response, until, within};
@@ -297,6 +297,32 @@ async fn a_key_is_shown_once_and_kept_nowhere() {
     assert!(twice.fault().contains(ids[0]), "{}", twice.err);
     let listed = list().await;
     assert!(listed.lines().any(|line| line.contains(ids[0]) && line.ends_with("revoked")), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn time_zones_of_machine_and_database_move_no_deadline() {
+    let app = App::builder(World::Up).start().await;
+    let name = app.database_url.rsplit_once('/').expect("a database").1;
+    let zone = format!("ALTER DATABASE {name} SET timezone = 'America/Lima'; SET timezone = 'UTC'");
+    app.db.batch_execute(&zone).await.expect("a time zone");
+    let settings =
+        [("TZ", "Pacific/Auckland"), ("IDEMPOTENCY_RESULT_RETENTION", "3s"), ("IDEMPOTENCY_LEASE", "1s")];
+    let replica = app.new_replica_with(&settings).await;
+    let begun = Instant::now();
+    let first = place(replica.api, &app.api_key).await;
+    assert!(first.json()["created_at"].as_str().is_some_and(|text| text.ends_with('Z')), "{}", first.text());
+    let sql = "SELECT extract(epoch FROM to_timestamp($1, 'Dy, DD Mon YYYY HH24:MI:SS') - now())::float8";
+    let expires = first.header("idempotency-expires").expect("an expiry");
+    let left: f64 = app.db.query_one(sql, &[&expires]).await.expect("a date").get(0);
+    assert!((0.0..=3.0).contains(&left), "{expires} is in {left} s");
+    let expired = async || {
+        let again = place(replica.api, &app.api_key).await;
+        assert!(again.status == 409 || again.body == first.body, "{}", again.text());
+        again.status == 409
+    };
+    until("the response is no longer kept", BOUND, expired).await;
+    let took = begun.elapsed().as_secs_f64();
+    assert!((2.9..6.0).contains(&took), "kept for {took} s");
 }
 
 /// Every row of every table.

@@ -4,6 +4,7 @@
 //! table in `record`. Knows nothing of HTTP. Invariants: an answer is sent if and only if it is true (no success before
 //! the commit is known); a lease is released only when nothing can be committed under it any more.
 
+mod undone;
 mod wait;
 
 use std::panic::AssertUnwindSafe;
@@ -19,7 +20,6 @@ use crate::command::{Abort, Bound, Command, Tx, Work, database_error};
 use crate::gate::{Acquired, Claim, Gate};
 use crate::ledger::{Completed, Entered, Ledger, LedgerError, RECORD_KEY, Resolved, Transaction};
 use crate::policy::Policy;
-use crate::problem::Problem;
 use crate::record::{Record, Status, Verdict, decide};
 use crate::reply::StoredReply;
 use crate::shutdown::Shutdown;
@@ -333,77 +333,7 @@ impl Engine {
             }
         }
     }
-
-    /// The work was undone for a reason that is an answer: a refusal, or (without one) a row with this natural key. The key
-    /// is entered again, since the rollback gave the lock away: a record found then decides, then a natural row.
-    async fn reject(
-        &self,
-        attempt: &Attempt,
-        work: &dyn Work,
-        claim: Claim,
-        refusal: Option<Problem>,
-    ) -> Run {
-        let transaction = match self.enter(attempt, claim, false).await {
-            Ok(transaction) => transaction,
-            Err(Run::Again(_)) => return Run::Answered(NOT_STORED, After::Release),
-            Err(answered) => return answered,
-        };
-        let mut tx = Tx::new(&transaction, attempt);
-        let look = AssertUnwindSafe(work.existing(&mut tx)).catch_unwind();
-        let found = tokio::time::timeout(self.policy.execute_max, look).await;
-        match (found, refusal) {
-            (Ok(Ok(Ok(Some(location)))), _) => {
-                transaction.rollback().await;
-                Run::Answered(Answer::AlreadyCompleted { location: Some(location) }, After::Release)
-            }
-            (Ok(Ok(Ok(None))), Some(problem)) => {
-                let reply = problem.seal(attempt.request_id);
-                let completed =
-                    transaction.complete(&self.ledger, attempt, Status::Failed, &reply, &[]).await;
-                match self.conclude(attempt, claim, reply, completed).await {
-                    Run::Again(_) | Run::Answered(Answer::Internal, After::Release) => {
-                        Run::Answered(NOT_STORED, After::Release)
-                    }
-                    answered @ Run::Answered(..) => answered,
-                }
-            }
-            (Ok(Ok(Ok(None))), None) => {
-                transaction.rollback().await;
-                Run::Again("the row with this natural key is gone".to_owned())
-            }
-            // Dropped, not rolled back: after a time-out a statement may be under way.
-            (Ok(Ok(Err(_)) | Err(_)) | Err(_), _) => Run::Answered(NOT_STORED, After::Release),
-        }
-    }
-
-    /// A database error in the command: rolled back, so nothing is lost by any of these.
-    fn failed(&self, work: &dyn Work, error: &tokio_postgres::Error) -> Run {
-        match sqlstate::classify(error) {
-            Trouble::Again => Run::Again(error.to_string()),
-            Trouble::Unavailable => {
-                tracing::warn!(command = work.name(), %error, "the database cannot serve this now");
-                Run::Answered(Answer::Unavailable("the database cannot serve this now"), After::Release)
-            }
-            Trouble::Broken => {
-                tracing::error!(command = work.name(), %error, detail = ?error.as_db_error(), "the command failed");
-                Run::Answered(Answer::Internal, After::Release)
-            }
-        }
-    }
-
-    /// The transaction did not begin.
-    fn not_begun(&self, error: &LedgerError) -> Run {
-        match error {
-            LedgerError::Database(error) if sqlstate::classify(error) == Trouble::Again => {
-                Run::Again(error.to_string())
-            }
-            error => Run::Answered(unavailable(error), After::Release),
-        }
-    }
 }
-
-const NOT_STORED: Answer =
-    Answer::Unavailable("the refusal could not be stored; send the same request again");
 
 fn unavailable(error: &LedgerError) -> Answer {
     tracing::warn!(%error, "PostgreSQL could not be asked");

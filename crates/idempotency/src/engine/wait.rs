@@ -24,7 +24,7 @@ impl Engine {
     /// first alone. The waiter that leads asks the stores, and takes over when it finds the place free; the others are told.
     /// Of a first that failed, one waiter makes a second; if that fails too, its answer is everybody's, so that a thousand
     /// waiters on a failing handler do not run it a thousand times.
-    async fn wait(
+    pub(super) async fn wait(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,
         work: &Arc<dyn Work>,

@@ -1,0 +1,90 @@
+//! Work that was undone: refused, failed, or never begun.
+//!
+//! Knows what each way of not committing means for the caller. Invariant: what could not be stored is never answered as a
+//! refusal, and nothing here leaves a lease behind.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt as _;
+
+use super::{After, Engine, Run, unavailable};
+use crate::answer::Answer;
+use crate::attempt::Attempt;
+use crate::command::{Tx, Work};
+use crate::gate::Claim;
+use crate::ledger::LedgerError;
+use crate::problem::Problem;
+use crate::record::Status;
+use crate::sqlstate::{self, Trouble};
+
+const NOT_STORED: Answer =
+    Answer::Unavailable("the refusal could not be stored; send the same request again");
+
+impl Engine {
+    /// The work was undone for a reason that is an answer: a refusal, or (without one) a row with this natural key. The key
+    /// is entered again, since the rollback gave the lock away: a record found then decides, then a natural row.
+    pub(super) async fn reject(
+        &self,
+        attempt: &Attempt,
+        work: &dyn Work,
+        claim: Claim,
+        refusal: Option<Problem>,
+    ) -> Run {
+        let transaction = match self.enter(attempt, claim, false).await {
+            Ok(transaction) => transaction,
+            Err(Run::Again(_)) => return Run::Answered(NOT_STORED, After::Release),
+            Err(answered) => return answered,
+        };
+        let mut tx = Tx::new(&transaction, attempt);
+        let look = AssertUnwindSafe(work.existing(&mut tx)).catch_unwind();
+        let found = tokio::time::timeout(self.policy.execute_max, look).await;
+        match (found, refusal) {
+            (Ok(Ok(Ok(Some(location)))), _) => {
+                transaction.rollback().await;
+                Run::Answered(Answer::AlreadyCompleted { location: Some(location) }, After::Release)
+            }
+            (Ok(Ok(Ok(None))), Some(problem)) => {
+                let reply = problem.seal(attempt.request_id);
+                let completed =
+                    transaction.complete(&self.ledger, attempt, Status::Failed, &reply, &[]).await;
+                match self.conclude(attempt, claim, reply, completed).await {
+                    Run::Again(_) | Run::Answered(Answer::Internal, After::Release) => {
+                        Run::Answered(NOT_STORED, After::Release)
+                    }
+                    answered @ Run::Answered(..) => answered,
+                }
+            }
+            (Ok(Ok(Ok(None))), None) => {
+                transaction.rollback().await;
+                Run::Again("the row with this natural key is gone".to_owned())
+            }
+            // Dropped, not rolled back: after a time-out a statement may be under way.
+            (Ok(Ok(Err(_)) | Err(_)) | Err(_), _) => Run::Answered(NOT_STORED, After::Release),
+        }
+    }
+
+    /// A database error in the command: rolled back, so nothing is lost by any of these.
+    pub(super) fn failed(&self, work: &dyn Work, error: &tokio_postgres::Error) -> Run {
+        match sqlstate::classify(error) {
+            Trouble::Again => Run::Again(error.to_string()),
+            Trouble::Unavailable => {
+                tracing::warn!(command = work.name(), %error, "the database cannot serve this now");
+                Run::Answered(Answer::Unavailable("the database cannot serve this now"), After::Release)
+            }
+            Trouble::Broken => {
+                tracing::error!(command = work.name(), %error, detail = ?error.as_db_error(), "the command failed");
+                Run::Answered(Answer::Internal, After::Release)
+            }
+        }
+    }
+
+    /// The transaction did not begin.
+    pub(super) fn not_begun(&self, error: &LedgerError) -> Run {
+        match error {
+            LedgerError::Database(error) if sqlstate::classify(error) == Trouble::Again => {
+                Run::Again(error.to_string())
+            }
+            error => Run::Answered(unavailable(error), After::Release),
+        }
+    }
+}
