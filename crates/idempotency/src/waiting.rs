@@ -70,9 +70,9 @@ impl Waiting {
             self.waiters.fetch_sub(1, Ordering::SeqCst);
             return None;
         }
-        self.tell();
         let key = (attempt.account, attempt.key.clone());
         let mut queues = self.lock();
+        self.tell();
         let queue = queues.entry(key.clone()).or_insert_with(|| Queue {
             waiters: 0,
             led: false,
@@ -98,6 +98,7 @@ impl Waiting {
         }
     }
 
+    /// Under the lock, so that the last one to change the number is the last one to tell it.
     fn tell(&self) {
         telemetry::waiters(self.waiters.load(Ordering::SeqCst));
     }
@@ -155,7 +156,6 @@ impl Drop for Place {
                 queues.remove(&self.key);
             }
         }
-        drop(queues);
         self.waiting.waiters.fetch_sub(1, Ordering::SeqCst);
         self.waiting.tell();
     }
