@@ -11,7 +11,7 @@ mod respond;
 use std::sync::Arc;
 
 use actix_web::dev::Payload;
-use actix_web::http::{Method, header};
+use actix_web::http::{ConnectionType, Method, header};
 use actix_web::{HttpRequest, HttpResponse, Resource, guard, web};
 use futures_util::future::LocalBoxFuture;
 use uuid::Uuid;
@@ -101,7 +101,7 @@ async fn handle<C: Command>(
     let Some(_admitted) = shutdown.admit() else {
         let problem = problems::TEMPORARILY_UNAVAILABLE.because("this replica is shutting down");
         let mut response = problem_response(&problem, request_id);
-        response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+        response.head_mut().set_connection_type(ConnectionType::Close);
         return response;
     };
     let preferences =

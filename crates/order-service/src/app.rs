@@ -123,8 +123,8 @@ impl App {
     /// Waits for SIGTERM or Ctrl-C, then for the work; a second signal ends it at once.
     pub(crate) async fn run_until_stopped(self, mut signals: Signals) -> anyhow::Result<()> {
         signals.next().await;
-        tracing::info!("stopping: new work is refused, running work is finished");
         self.shutdown.begin();
+        tracing::info!("stopping: new work is refused, running work is finished");
         tokio::select! {
             () = self.shutdown.drained() => tracing::info!("all work is finished"),
             () = tokio::time::sleep(self.grace) => tracing::warn!("SHUTDOWN_GRACE is over; unfinished work is rolled back"),
