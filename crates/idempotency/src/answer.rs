@@ -1,6 +1,6 @@
 //! What an attempt is told. Pure; `http` turns it into a response. Invariant: a success is only ever a committed reply.
 
-use crate::reply::StoredReply;
+use crate::reply::Finished;
 
 /// Which store a replay came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +28,13 @@ impl Tier {
 pub enum Answer {
     /// This attempt did the work (or stored the refusal).
     First {
-        /// What was committed.
-        reply: StoredReply,
+        /// What was committed; with its body, also if that is not kept.
+        finished: Finished,
     },
     /// The first one's answer, again.
     Replay {
         /// What was committed then.
-        reply: StoredReply,
+        finished: Finished,
         /// Who remembered.
         tier: Tier,
     },
@@ -59,7 +59,7 @@ impl Answer {
     /// A word for metrics.
     pub(crate) fn outcome(&self) -> &'static str {
         match self {
-            Self::First { reply } if reply.status >= 400 => "rejected",
+            Self::First { finished } if finished.reply.status >= 400 => "rejected",
             Self::First { .. } => "executed",
             Self::Replay { .. } => "replayed",
             Self::InProgress => "in_progress",
@@ -79,8 +79,11 @@ impl Answer {
     /// The same answer for somebody who waited for it.
     pub(crate) fn shared(&self) -> Self {
         match self {
-            Self::First { reply } | Self::Replay { reply, .. } => {
-                Self::Replay { reply: reply.clone(), tier: Tier::Memory }
+            Self::First { finished } if !finished.kept => {
+                Self::AlreadyCompleted { location: finished.location() }
+            }
+            Self::First { finished } | Self::Replay { finished, .. } => {
+                Self::Replay { finished: finished.clone(), tier: Tier::Memory }
             }
             other => other.clone(),
         }

@@ -31,6 +31,8 @@ pub trait Command: DeserializeOwned + Send + Sync + 'static {
     /// A unique constraint over a column that holds [`Tx::natural_key`], if the command writes one. When it refuses a
     /// row, the work was done before and [`existing`](Self::existing) says where it is.
     const NATURAL_KEY: Option<&'static str> = None;
+    /// What a retry gets: the first answer, or only where its result is.
+    const REPLAY: Replay = Replay::Body;
     /// What the command shares with others: settings, clients. Registered as `web::Data` by the service.
     type State: Send + Sync + 'static;
     /// The body of its answer.
@@ -66,6 +68,24 @@ pub trait Command: DeserializeOwned + Send + Sync + 'static {
         let _ = (tx, state);
         async { Ok(None) }
     }
+}
+
+/// What a retry of a finished command gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    /// The first answer, byte for byte.
+    Body,
+    /// 409 `already-completed` with the `Location` of the result: for callers that should not see the answer twice. The
+    /// body is stored nowhere.
+    Reference,
+}
+
+/// Work that is done and waits to be committed.
+pub struct Done {
+    pub(crate) reply: StoredReply,
+    /// Whether the body is stored.
+    pub(crate) kept: bool,
+    pub(crate) events: Vec<Event>,
 }
 
 /// A field that is not valid.
@@ -174,8 +194,9 @@ impl<'t> Tx<'t> {
         Self { transaction, attempt, events: Vec::new() }
     }
 
-    pub(crate) fn into_events(self) -> Vec<Event> {
-        self.events
+    /// The work with its events, ready to be committed.
+    pub(crate) fn done(self, (reply, kept): (StoredReply, bool)) -> Done {
+        Done { reply, kept, events: self.events }
     }
 
     /// The calling account.
@@ -302,7 +323,8 @@ fn skip_comments(sql: &str) -> &str {
 pub(crate) trait Work: Send + Sync {
     fn name(&self) -> &'static str;
     fn natural_key(&self) -> Option<&'static str>;
-    fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<StoredReply, Abort>>;
+    /// The reply, and whether its body may be stored.
+    fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<(StoredReply, bool), Abort>>;
     fn existing<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<Option<String>, Abort>>;
 }
 
@@ -320,8 +342,11 @@ impl<C: Command> Work for Bound<C> {
         C::NATURAL_KEY
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<StoredReply, Abort>> {
-        Box::pin(async move { Ok(self.command.execute(tx, &self.state).await?.seal()?) })
+    fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<(StoredReply, bool), Abort>> {
+        Box::pin(async move {
+            let reply = self.command.execute(tx, &self.state).await?;
+            Ok((reply.seal()?, reply.may_be_stored() && C::REPLAY == Replay::Body))
+        })
     }
 
     fn existing<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<Option<String>, Abort>> {

@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, Tier};
 use crate::attempt::Attempt;
-use crate::command::{Abort, Bound, Command, Tx, Work, database_error};
+use crate::command::{Abort, Bound, Command, Done, Tx, Work, database_error};
 use crate::gate::{Acquired, Claim, Gate};
 use crate::ledger::{Completed, Entered, Ledger, LedgerError, RECORD_KEY, Resolved, Transaction};
 use crate::policy::Policy;
 use crate::record::{Record, Status, Verdict, decide};
-use crate::reply::StoredReply;
+use crate::reply::Finished;
 use crate::shutdown::Shutdown;
 use crate::sqlstate::{self, Trouble};
 use crate::telemetry;
@@ -110,7 +110,8 @@ impl Engine {
     /// Redis first: it may refuse or replay. Whatever it does not know, PostgreSQL decides.
     async fn answer(&self, attempt: &Attempt, work: &dyn Work) -> Answer {
         let claim = match self.gate.acquire(attempt).await {
-            Acquired::Done(reply) => return Answer::Replay { reply, tier: Tier::Hit },
+            Acquired::Done(finished) if finished.kept => return Answer::Replay { finished, tier: Tier::Hit },
+            Acquired::Done(finished) => return Answer::AlreadyCompleted { location: finished.location() },
             Acquired::OtherDone => return Answer::Reused,
             Acquired::Running => return Answer::InProgress,
             Acquired::OtherRunning => return self.judge_impostor(attempt).await,
@@ -130,9 +131,9 @@ impl Engine {
         match self.ledger.look(attempt).await {
             Ok(None) => Answer::Reused,
             Ok(Some(record)) => match decide(Some(&record), &attempt.fingerprint) {
-                Verdict::Replay(reply) => {
-                    self.gate.refill(attempt, Claim::none(), &record, &reply).await;
-                    Answer::Replay { reply, tier: Tier::Miss }
+                Verdict::Replay(finished) => {
+                    self.gate.refill(attempt, Claim::none(), &record, &finished).await;
+                    Answer::Replay { finished, tier: Tier::Miss }
                 }
                 Verdict::Spent { location } => Answer::AlreadyCompleted { location },
                 Verdict::InProgress => Answer::InProgress,
@@ -195,10 +196,10 @@ impl Engine {
         let execution = AssertUnwindSafe(work.execute(&mut tx)).catch_unwind();
         match tokio::time::timeout_at(deadline, execution).await {
             Ok(Ok(Ok(reply))) => {
-                let events = tx.into_events();
-                let completed =
-                    transaction.complete(&self.ledger, attempt, Status::Completed, &reply, &events).await;
-                self.conclude(attempt, claim, reply, completed).await
+                let mut done = tx.done(reply);
+                done.kept &= done.reply.body.len() <= self.policy.stored_body_max;
+                let completed = transaction.complete(&self.ledger, attempt, Status::Completed, &done).await;
+                self.conclude(attempt, claim, done, completed).await
             }
             Ok(Ok(Err(Abort::Reject(problem)))) => {
                 transaction.rollback().await;
@@ -266,9 +267,9 @@ impl Engine {
         verdict: Verdict,
     ) -> (Answer, After) {
         match (verdict, record) {
-            (Verdict::Replay(reply), Some(record)) => {
-                self.gate.refill(attempt, claim, record, &reply).await;
-                (Answer::Replay { reply, tier: Tier::Miss }, After::Settled)
+            (Verdict::Replay(finished), Some(record)) => {
+                self.gate.refill(attempt, claim, record, &finished).await;
+                (Answer::Replay { finished, tier: Tier::Miss }, After::Settled)
             }
             (Verdict::Spent { location }, _) => (Answer::AlreadyCompleted { location }, After::Release),
             (Verdict::Reused, _) => (Answer::Reused, After::Release),
@@ -280,17 +281,18 @@ impl Engine {
     }
 
     /// What a finished transaction means for the caller and for Redis.
-    async fn conclude(
-        &self,
-        attempt: &Attempt,
-        claim: Claim,
-        reply: StoredReply,
-        completed: Completed,
-    ) -> Run {
+    async fn conclude(&self, attempt: &Attempt, claim: Claim, done: Done, completed: Completed) -> Run {
         match completed {
-            Completed::Committed { result_expires_ms, generation } => {
-                self.gate.settle(attempt, claim, generation, &reply, result_expires_ms).await;
-                Run::Answered(Answer::First { reply }, After::Settled)
+            Completed::Committed { expires_ms, generation } => {
+                let Done { reply, kept, .. } = done;
+                let finished = Finished { reply, kept, request_id: attempt.request_id, expires_ms };
+                if kept {
+                    self.gate.settle(attempt, claim, generation, &finished).await;
+                } else {
+                    let reference = Finished { reply: finished.reply.reference(), ..finished.clone() };
+                    self.gate.settle(attempt, claim, generation, &reference).await;
+                }
+                Run::Answered(Answer::First { finished }, After::Settled)
             }
             Completed::RolledBack(error) => match sqlstate::classify(&error) {
                 Trouble::Again => Run::Again(error.to_string()),
@@ -319,8 +321,8 @@ impl Engine {
                 let (answer, after) = self.decided(attempt, claim, Some(&record), verdict).await;
                 match answer {
                     // This attempt's own record: it is the first answer, not a replay.
-                    Answer::Replay { reply, .. } if record.request_id == attempt.request_id => {
-                        Run::Answered(Answer::First { reply }, after)
+                    Answer::Replay { finished, .. } if finished.request_id == attempt.request_id => {
+                        Run::Answered(Answer::First { finished }, after)
                     }
                     other => Run::Answered(other, after),
                 }

@@ -17,7 +17,7 @@ use crate::attempt::Attempt;
 use crate::breaker::Breaker;
 use crate::generation::{CurrentGeneration, Generation};
 use crate::record::Record;
-use crate::reply::StoredReply;
+use crate::reply::Finished;
 use crate::telemetry;
 use crate::value::{self, Identity, Token};
 use line::{Line, Script};
@@ -92,8 +92,8 @@ pub enum Acquired {
     OtherRunning,
     /// The first one was done with another request.
     OtherDone,
-    /// The first answer.
-    Done(StoredReply),
+    /// The first answer, or where its result is.
+    Done(Finished),
 }
 
 /// Why Redis did not do it.
@@ -161,8 +161,8 @@ impl Gate {
                 b"MR" => Acquired::OtherRunning,
                 b"MD" => Acquired::OtherDone,
                 b"B" | b"U" => proceed(Hold::Nothing),
-                done => match value::stored_reply(done, attempt.account) {
-                    Some(reply) => Acquired::Done(reply),
+                done => match value::finished(done, attempt.account) {
+                    Some(finished) => Acquired::Done(finished),
                     None => proceed(Hold::Nothing),
                 },
             },
@@ -178,10 +178,9 @@ impl Gate {
         attempt: &Attempt,
         claim: Claim,
         generation: Generation,
-        reply: &StoredReply,
-        expires_ms: i64,
+        finished: &Finished,
     ) {
-        self.publish(attempt, claim, &identity(attempt, generation), reply, expires_ms).await;
+        self.publish(attempt, claim, &identity(attempt, generation), finished).await;
     }
 
     /// Publishes what a record says, with the rest of its life.
@@ -190,14 +189,14 @@ impl Gate {
         attempt: &Attempt,
         claim: Claim,
         record: &Record,
-        reply: &StoredReply,
+        finished: &Finished,
     ) {
         let of_record = Identity {
             generation: record.generation,
             fingerprint: record.fingerprint,
             account: attempt.account,
         };
-        self.publish(attempt, claim, &of_record, reply, record.result_expires_ms).await;
+        self.publish(attempt, claim, &of_record, finished).await;
     }
 
     async fn publish(
@@ -205,11 +204,10 @@ impl Gate {
         attempt: &Attempt,
         claim: Claim,
         identity: &Identity,
-        reply: &StoredReply,
-        expires_ms: i64,
+        finished: &Finished,
     ) {
-        let done = value::done(identity, expires_ms, reply, self.cache_body_max);
-        let expiry = expires_ms.to_string();
+        let done = value::done(identity, finished, self.cache_body_max);
+        let expiry = finished.expires_ms.to_string();
         let arguments: &[&[u8]] = &[&done, expiry.as_bytes(), &claim.token.0];
         // One bound for both, since the answer waits for it.
         let published = tokio::time::timeout(self.timeout, async {

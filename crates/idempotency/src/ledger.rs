@@ -16,7 +16,7 @@ use crate::attempt::Attempt;
 use crate::database::{Database, NoConnection, Query, generation_of};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Record, Status};
-use crate::reply::StoredReply;
+use crate::reply::{Finished, StoredReply};
 
 pub(crate) use transaction::{Completed, Transaction};
 
@@ -194,15 +194,18 @@ fn read_record(row: &Row) -> Result<Record, LedgerError> {
         _ => Status::InProgress,
     };
     let code: Option<i16> = row.try_get(4)?;
-    let reply = match code {
+    let finished = match code {
         None => None,
         Some(code) => {
             let flat: Vec<String> = row.try_get::<_, Option<_>>(5)?.unwrap_or_default();
-            Some(StoredReply {
+            let body: Option<Vec<u8>> = row.try_get(6)?;
+            let kept = body.is_some();
+            let reply = StoredReply {
                 status: u16::try_from(code).unwrap_or(500),
                 headers: flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
-                body: row.try_get::<_, Option<_>>(6)?.unwrap_or_default(),
-            })
+                body: body.unwrap_or_default(),
+            };
+            Some(Finished { reply, kept, request_id: row.try_get(2)?, expires_ms: row.try_get(7)? })
         }
     };
     Ok(Record {
@@ -211,10 +214,8 @@ fn read_record(row: &Row) -> Result<Record, LedgerError> {
             version: u8::try_from(version).unwrap_or(u8::MAX),
             digest: digest.try_into().unwrap_or_default(),
         },
-        request_id: row.try_get(2)?,
         status,
-        reply,
-        result_expires_ms: row.try_get(7)?,
+        finished,
         key_expires_ms: row.try_get(8)?,
         now_ms: row.try_get(9)?,
         generation: generation_of(row, 10),

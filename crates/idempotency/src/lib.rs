@@ -60,7 +60,7 @@ mod value;
 mod waiting;
 
 pub use attempt::Attempt;
-pub use command::{Abort, Command, Invalid, StatementError, TransactionControl, Tx};
+pub use command::{Abort, Command, Invalid, Replay, StatementError, TransactionControl, Tx};
 pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query, ReadError};
 pub use engine::Engine;
 pub use fingerprint::Fingerprint;

@@ -22,6 +22,8 @@ pub struct Policy {
     pub cache_body_max: usize,
     /// Largest request body, in bytes.
     pub body_max: usize,
+    /// Largest stored reply body, in bytes; of a larger one only the outcome is stored.
+    pub stored_body_max: usize,
     /// What a duplicate of a running request gets when the request says nothing.
     pub on_duplicate: OnDuplicate,
     /// The longest that a duplicate may wait.
@@ -51,6 +53,7 @@ impl Default for Policy {
             key_retention: Duration::from_secs(30 * 24 * 3600),
             cache_body_max: 16 * 1024,
             body_max: 1024 * 1024,
+            stored_body_max: 1024 * 1024,
             on_duplicate: OnDuplicate::Reject,
             wait_max: Duration::from_secs(10),
             waiters_max: 1000,
@@ -81,6 +84,7 @@ impl Policy {
         require(!self.result_retention.is_zero(), "IDEMPOTENCY_RESULT_RETENTION must be above zero");
         require(!self.key_retention.is_zero(), "IDEMPOTENCY_KEY_RETENTION must be above zero");
         require(self.body_max > 0, "BODY_MAX must be above zero");
+        require(self.stored_body_max > 0, "STORED_BODY_MAX must be above zero");
         require(!self.wait_max.is_zero(), "IDEMPOTENCY_WAIT_MAX must be above zero");
         require(self.waiters_max > 0, "IDEMPOTENCY_WAITERS_MAX must be above zero");
         require(

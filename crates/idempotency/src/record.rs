@@ -3,11 +3,9 @@
 //! Pure: no store, no clock (the database's time comes with the row). Invariant: [`decide`] is total, and only an
 //! absent record, or one past its key retention, lets an attempt execute.
 
-use uuid::Uuid;
-
 use crate::fingerprint::Fingerprint;
 use crate::generation::Generation;
-use crate::reply::StoredReply;
+use crate::reply::Finished;
 
 /// How far the work under a key has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +23,10 @@ pub enum Status {
 pub struct Record {
     /// What the first attempt asked for.
     pub fingerprint: Fingerprint,
-    /// The attempt that committed it.
-    pub request_id: Uuid,
     /// How far it has come.
     pub status: Status,
-    /// The stored answer; `None` while in progress. The body may be gone once the result has expired.
-    pub reply: Option<StoredReply>,
-    /// Until when the answer is replayed, ms since 1970.
-    pub result_expires_ms: i64,
+    /// The stored answer; `None` while in progress.
+    pub finished: Option<Finished>,
     /// Until when the key counts as used, ms since 1970.
     pub key_expires_ms: i64,
     /// The database's time when the row was read, ms since 1970.
@@ -54,8 +48,8 @@ pub enum Verdict {
     /// The first one is still running.
     InProgress,
     /// The first answer, again.
-    Replay(StoredReply),
-    /// Done, but the answer is no longer kept.
+    Replay(Finished),
+    /// Done, but the answer is not kept, or no longer.
     Spent {
         /// Where the result is, if the first answer said so.
         location: Option<String>,
@@ -71,14 +65,14 @@ pub fn decide(record: Option<&Record>, attempt: &Fingerprint) -> Verdict {
     if attempt.contradicts(&record.fingerprint) {
         return Verdict::Reused;
     }
-    match (&record.status, &record.reply) {
-        (Status::InProgress, _) => Verdict::InProgress,
-        (Status::Completed | Status::Failed, Some(reply)) if record.now_ms < record.result_expires_ms => {
-            Verdict::Replay(reply.clone())
-        }
-        (Status::Completed | Status::Failed, reply) => {
-            let location = reply.as_ref().and_then(|reply| reply.header("location")).map(str::to_owned);
-            Verdict::Spent { location }
+    match (&record.status, &record.finished) {
+        (Status::InProgress, _) | (_, None) => Verdict::InProgress,
+        (Status::Completed | Status::Failed, Some(finished)) => {
+            if finished.kept && record.now_ms < finished.expires_ms {
+                Verdict::Replay(finished.clone())
+            } else {
+                Verdict::Spent { location: finished.location() }
+            }
         }
     }
 }
@@ -86,11 +80,17 @@ pub fn decide(record: Option<&Record>, attempt: &Fingerprint) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply::StoredReply;
 
     const NOW: i64 = 1_000_000;
 
-    fn reply() -> StoredReply {
-        StoredReply { status: 201, headers: vec![("location".into(), "/v1/x".into())], body: b"{}".to_vec() }
+    fn answered(kept: bool, left: i64) -> Finished {
+        let reply = StoredReply {
+            status: 201,
+            headers: vec![("location".into(), "/v1/x".into())],
+            body: b"{}".to_vec(),
+        };
+        Finished { reply, kept, request_id: uuid::Uuid::nil(), expires_ms: NOW + left }
     }
 
     /// Every combination of status, fingerprint, result horizon, key horizon and presence of the body.
@@ -106,10 +106,8 @@ mod tests {
                         for kept in [true, false] {
                             let record = Record {
                                 fingerprint: if same { asked } else { other },
-                                request_id: Uuid::nil(),
                                 status,
-                                reply: kept.then(reply),
-                                result_expires_ms: NOW + result_left,
+                                finished: (status != Status::InProgress).then(|| answered(kept, result_left)),
                                 key_expires_ms: NOW + key_left,
                                 now_ms: NOW,
                                 generation: Generation(1),
@@ -122,9 +120,9 @@ mod tests {
                             } else if !finished {
                                 Verdict::InProgress
                             } else if kept && result_left > 0 {
-                                Verdict::Replay(reply())
+                                Verdict::Replay(answered(kept, result_left))
                             } else {
-                                Verdict::Spent { location: kept.then(|| "/v1/x".to_owned()) }
+                                Verdict::Spent { location: Some("/v1/x".to_owned()) }
                             };
                             assert_eq!(decide(Some(&record), &asked), expected, "{record:?}");
                         }

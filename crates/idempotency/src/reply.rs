@@ -4,6 +4,7 @@
 //! a stored reply decodes to exactly what was encoded, body byte for byte.
 
 use serde::Serialize;
+use uuid::Uuid;
 
 /// The answer of a command: a status, an optional `Location`, and a body that is sent as JSON.
 #[derive(Debug)]
@@ -11,22 +12,36 @@ pub struct Reply<T> {
     status: u16,
     location: Option<String>,
     body: Option<T>,
+    secrets: &'static [&'static str],
 }
 
 impl<T: Serialize> Reply<T> {
     /// 200 with a body.
     pub fn ok(body: T) -> Self {
-        Self { status: 200, location: None, body: Some(body) }
+        Self { status: 200, location: None, body: Some(body), secrets: &[] }
     }
 
     /// 201 with a body and where the new thing is (a path).
     pub fn created(location: impl Into<String>, body: T) -> Self {
-        Self { status: 201, location: Some(location.into()), body: Some(body) }
+        Self { status: 201, location: Some(location.into()), body: Some(body), secrets: &[] }
     }
 
     /// 204: done, nothing to say.
     pub fn no_content() -> Self {
-        Self { status: 204, location: None, body: None }
+        Self { status: 204, location: None, body: None, secrets: &[] }
+    }
+
+    /// Names the fields of the body that may not be stored, such as a secret that is shown once. The body is then stored
+    /// nowhere, and a retry is told where the result is instead of what it was.
+    #[must_use]
+    pub fn with_secrets(mut self, fields: &'static [&'static str]) -> Self {
+        self.secrets = fields;
+        self
+    }
+
+    /// Whether the body may be stored.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        self.secrets.is_empty()
     }
 
     /// The bytes that are sent now, and sent again on every replay.
@@ -44,6 +59,17 @@ impl<T: Serialize> Reply<T> {
     }
 }
 
+/// First code of a known header.
+const KNOWN_FROM: u8 = 128;
+/// Headers that nearly every reply has: a name with its whole value, or a name alone. Codes are never given twice.
+const KNOWN: [(&str, &str); 4] = [
+    ("content-type", "application/json"),
+    ("content-type", "application/problem+json"),
+    ("location", ""),
+    ("link", ""),
+];
+const KNOWN_CODES: [u8; 4] = [KNOWN_FROM, KNOWN_FROM + 1, KNOWN_FROM + 2, KNOWN_FROM + 3];
+
 /// A reply as it is stored in both stores: status, allowed headers (lower-case names), body.
 ///
 /// Only headers that are true of the answer for as long as it is replayed are ever put here: never `Set-Cookie`,
@@ -58,20 +84,62 @@ pub struct StoredReply {
     pub body: Vec<u8>,
 }
 
+/// A reply with what is known of it once it is committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// What was answered; without a body if that is not kept.
+    pub reply: StoredReply,
+    /// Whether a retry gets the reply itself, or only where the result is.
+    pub kept: bool,
+    /// The request that did it.
+    pub request_id: Uuid,
+    /// Until when it is replayed, ms since 1970.
+    pub expires_ms: i64,
+}
+
+impl Finished {
+    /// Where the result is.
+    pub(crate) fn location(&self) -> Option<String> {
+        self.reply.header("location").map(str::to_owned)
+    }
+}
+
 impl StoredReply {
     /// The value of a header, by its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Appends status (2 bytes), number of headers (1), each name (1-byte length) and value (2-byte length), body.
-    /// `None` if a header is too long for that.
+    /// What is left of a reply whose body is not kept: where the result is.
+    pub(crate) fn reference(&self) -> Self {
+        let location = self.headers.iter().filter(|(name, _)| name == "location").cloned().collect();
+        Self { status: self.status, headers: location, body: Vec::new() }
+    }
+
+    /// Appends status (2 bytes), number of headers (1), the headers, the body. `None` if a header is too long for that.
+    ///
+    /// A header is one byte where it is known whole, one byte and its value (2-byte length) where its name is known, else
+    /// the name (1-byte length, below 128) and the value.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Option<()> {
         out.extend_from_slice(&self.status.to_be_bytes());
         out.push(u8::try_from(self.headers.len()).ok()?);
         for (name, value) in &self.headers {
-            out.push(u8::try_from(name.len()).ok()?);
-            out.extend_from_slice(name.as_bytes());
+            let known = KNOWN
+                .iter()
+                .zip(KNOWN_CODES)
+                .find(|((known, whole), _)| known == name && (whole.is_empty() || whole == value));
+            match known {
+                Some(((_, whole), code)) => {
+                    out.push(code);
+                    if !whole.is_empty() {
+                        continue;
+                    }
+                }
+                None => {
+                    out.push(u8::try_from(name.len()).ok().filter(|length| *length < KNOWN_FROM)?);
+                    out.extend_from_slice(name.as_bytes());
+                }
+            }
             out.extend_from_slice(&u16::try_from(value.len()).ok()?.to_be_bytes());
             out.extend_from_slice(value.as_bytes());
         }
@@ -88,11 +156,23 @@ impl StoredReply {
         let (&count, mut rest) = bytes.split_first()?;
         let mut headers = Vec::with_capacity(usize::from(count));
         for _ in 0..count {
-            let (&length, tail) = rest.split_first()?;
-            let (name, tail) = tail.split_at_checked(usize::from(length))?;
+            let (&code, mut tail) = rest.split_first()?;
+            let name = if code < KNOWN_FROM {
+                let (name, behind) = tail.split_at_checked(usize::from(code))?;
+                tail = behind;
+                String::from_utf8(name.to_vec()).ok()?
+            } else {
+                let (name, whole) = KNOWN.get(usize::from(code - KNOWN_FROM))?;
+                if !whole.is_empty() {
+                    headers.push(((*name).to_owned(), (*whole).to_owned()));
+                    rest = tail;
+                    continue;
+                }
+                (*name).to_owned()
+            };
             let (length, tail) = tail.split_first_chunk::<2>()?;
             let (value, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-            headers.push((String::from_utf8(name.to_vec()).ok()?, String::from_utf8(value.to_vec()).ok()?));
+            headers.push((name, String::from_utf8(value.to_vec()).ok()?));
             rest = tail;
         }
         Some(Self { status, headers, body: rest.to_vec() })
@@ -108,7 +188,12 @@ mod tests {
         let reply = Reply::created("/v1/orders/1", serde_json::json!({"a": []})).seal().unwrap();
         let empty = Reply::<()>::no_content().seal().unwrap();
         assert_eq!((empty.headers.len(), empty.body.len()), (0, 0));
-        for reply in [reply, empty] {
+        let other = StoredReply {
+            status: 200,
+            headers: vec![("content-type".into(), "text/plain".into()), ("etag".into(), "\"1\"".into())],
+            body: vec![0, 255],
+        };
+        for reply in [reply, empty, other] {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes).unwrap();
             assert_eq!(StoredReply::decode(&bytes), Some(reply.clone()));

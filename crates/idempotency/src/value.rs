@@ -5,23 +5,27 @@
 //!
 //! ```text
 //! 0      format version            1
-//! 1      state                     R running, D done, B done but too big: ask PostgreSQL
+//! 1      state                     R running, D done, N done and not kept (only where the result is),
+//!                                  B done but too big for here: ask PostgreSQL
 //! 2..10  database generation       big-endian
 //! 10     fingerprint version
 //! 11..43 fingerprint digest
 //! 43..51 account                   big-endian, checked again before a replay
 //! 51..59 expiry, ms since 1970     big-endian, zero while running
-//! 59..   running: owner token (16); done: the reply
+//! 59..75 running: owner token; done: id of the request that did it
+//! 75..   the reply
 //! ```
 
 use crate::fingerprint::Fingerprint;
 use crate::generation::Generation;
 use crate::key::AccountId;
-use crate::reply::StoredReply;
+use crate::reply::{Finished, StoredReply};
+use uuid::Uuid;
 
 /// Version of this layout. A value of another version is left alone and counts as a miss.
 pub const FORMAT: u8 = 1;
 const HEADER_LEN: usize = 59;
+const REPLY_AT: usize = 75;
 
 /// What is the same in every state.
 #[derive(Debug, Clone, Copy)]
@@ -63,22 +67,35 @@ pub fn running(identity: &Identity, token: Token) -> Vec<u8> {
     value
 }
 
-/// A finished answer, or only the marker for it when the reply is larger than `body_max` bytes.
-pub fn done(identity: &Identity, expires_ms: i64, reply: &StoredReply, body_max: usize) -> Vec<u8> {
-    if reply.body.len() <= body_max {
-        let mut value = header(b'D', identity, expires_ms, reply.body.len() + 128);
-        if reply.encode(&mut value).is_some() {
+/// A finished answer. A reply whose body is not kept says where the result is; one that is larger than `body_max` bytes
+/// leaves only the marker that it is done.
+pub fn done(identity: &Identity, finished: &Finished, body_max: usize) -> Vec<u8> {
+    if finished.reply.body.len() <= body_max {
+        let state = if finished.kept { b'D' } else { b'N' };
+        let mut value = header(state, identity, finished.expires_ms, finished.reply.body.len() + 96);
+        value.extend_from_slice(finished.request_id.as_bytes());
+        if finished.reply.encode(&mut value).is_some() {
             return value;
         }
     }
-    header(b'B', identity, expires_ms, 0)
+    header(b'B', identity, finished.expires_ms, 0)
 }
 
-/// The reply in a done value, if it is one and of this account.
-pub fn stored_reply(value: &[u8], account: AccountId) -> Option<StoredReply> {
-    let (header, reply) = value.split_at_checked(HEADER_LEN)?;
-    let intact = header[0] == FORMAT && header[1] == b'D' && header[43..51] == account.0.to_be_bytes();
-    if intact { StoredReply::decode(reply) } else { None }
+/// The answer in a done value, if it is one and of this account.
+pub fn finished(value: &[u8], account: AccountId) -> Option<Finished> {
+    let (header, rest) = value.split_at_checked(HEADER_LEN)?;
+    let (id, reply) = rest.split_at_checked(REPLY_AT - HEADER_LEN)?;
+    let intact =
+        header[0] == FORMAT && matches!(header[1], b'D' | b'N') && header[43..51] == account.0.to_be_bytes();
+    if !intact {
+        return None;
+    }
+    Some(Finished {
+        kept: header[1] == b'D',
+        expires_ms: i64::from_be_bytes(header[51..59].try_into().ok()?),
+        request_id: Uuid::from_slice(id).ok()?,
+        reply: StoredReply::decode(reply)?,
+    })
 }
 
 #[cfg(test)]
@@ -93,20 +110,19 @@ mod tests {
             account: AccountId(42),
         };
         let reply = StoredReply { status: 201, headers: vec![], body: b"\x00\xff{}".to_vec() };
-        let value = done(&identity, 1_800_000_000_000, &reply, 16);
-        assert_eq!(stored_reply(&value, AccountId(42)), Some(reply.clone()));
-        assert_eq!(stored_reply(&value, AccountId(43)), None);
-        assert_eq!(stored_reply(&running(&identity, Token::random()), AccountId(42)), None);
-        assert_eq!(
-            stored_reply(&done(&identity, 0, &reply, 3), AccountId(42)),
-            None,
-            "too big: only the marker"
-        );
-        for cut in 0..value.len().min(61) {
-            assert_eq!(stored_reply(&value[..cut], AccountId(42)), None);
+        let whole = Finished { reply, kept: true, request_id: Uuid::now_v7(), expires_ms: 1_800_000_000_000 };
+        let value = done(&identity, &whole, 16);
+        assert_eq!(finished(&value, AccountId(42)), Some(whole.clone()));
+        assert_eq!(finished(&value, AccountId(43)), None);
+        assert_eq!(finished(&running(&identity, Token::random()), AccountId(42)), None);
+        assert_eq!(finished(&done(&identity, &whole, 3), AccountId(42)), None, "too big: only the marker");
+        let reference = Finished { kept: false, ..whole };
+        assert_eq!(finished(&done(&identity, &reference, 16), AccountId(42)), Some(reference));
+        for cut in 0..value.len().min(78) {
+            assert_eq!(finished(&value[..cut], AccountId(42)), None);
         }
         let mut newer = value;
         newer[0] += 1;
-        assert_eq!(stored_reply(&newer, AccountId(42)), None);
+        assert_eq!(finished(&newer, AccountId(42)), None);
     }
 }

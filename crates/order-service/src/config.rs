@@ -92,6 +92,9 @@ pub(crate) struct Limits {
     /// Largest request body
     #[arg(long, env = "BODY_MAX", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) body_max: usize,
+    /// Largest stored response; of a larger one only the outcome is kept
+    #[arg(long, env = "STORED_BODY_MAX", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) stored_body_max: usize,
     /// PostgreSQL connections of this process
     #[arg(long, env = "DATABASE_POOL", default_value_t = 16)]
     pub(crate) database_pool: usize,
@@ -160,6 +163,7 @@ impl ServeArgs {
             key_retention: self.limits.idempotency_key_retention,
             cache_body_max: self.limits.idempotency_cache_body_max,
             body_max: self.limits.body_max,
+            stored_body_max: self.limits.stored_body_max,
             on_duplicate: match self.limits.idempotency_on_duplicate {
                 DuplicateChoice::Reject => OnDuplicate::Reject,
                 DuplicateChoice::Wait => OnDuplicate::Wait,

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use super::{After, Engine, Run, unavailable};
 use crate::answer::Answer;
 use crate::attempt::Attempt;
-use crate::command::{Tx, Work};
+use crate::command::{Done, Tx, Work};
 use crate::gate::Claim;
 use crate::ledger::LedgerError;
 use crate::problem::Problem;
@@ -44,10 +44,9 @@ impl Engine {
                 Run::Answered(Answer::AlreadyCompleted { location: Some(location) }, After::Release)
             }
             (Ok(Ok(Ok(None))), Some(problem)) => {
-                let reply = problem.seal(attempt.request_id);
-                let completed =
-                    transaction.complete(&self.ledger, attempt, Status::Failed, &reply, &[]).await;
-                match self.conclude(attempt, claim, reply, completed).await {
+                let done = Done { reply: problem.seal(attempt.request_id), kept: true, events: Vec::new() };
+                let completed = transaction.complete(&self.ledger, attempt, Status::Failed, &done).await;
+                match self.conclude(attempt, claim, done, completed).await {
                     Run::Again(_) | Run::Answered(Answer::Internal, After::Release) => {
                         Run::Answered(NOT_STORED, After::Release)
                     }

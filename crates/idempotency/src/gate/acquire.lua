@@ -22,7 +22,7 @@ if held then
     end
     if state == 'R' then return 'R' end
     if state == 'B' then return 'B' end
-    if state == 'D' then return held end
+    if state == 'D' or state == 'N' then return held end
     return 'U'
   end
   -- Another generation of the database: a miss.

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a stored reply is sent with its own status, headers and bytes, and only a replay carries the marks of one.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::header::{self, HeaderName, HeaderValue, HttpDate};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use uuid::Uuid;
@@ -12,9 +12,11 @@ use uuid::Uuid;
 use crate::answer::{Answer, Tier};
 use crate::problem::Problem;
 use crate::problems;
-use crate::reply::StoredReply;
+use crate::reply::Finished;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+const ORIGINAL_REQUEST_ID: HeaderName = HeaderName::from_static("original-request-id");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const CACHE_LOOKUP: HeaderName = HeaderName::from_static("x-cache-lookup");
 /// Names the request in its answer, in logs and in the problem that it met.
@@ -22,9 +24,11 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
     let problem = match answer {
-        Answer::First { reply } => return stored(reply, request_id).finish_with(),
-        Answer::Replay { reply, tier } => {
-            let mut response = stored(reply, request_id);
+        Answer::First { finished } => return stored(finished, request_id).finish_with(),
+        Answer::Replay { finished, tier } => {
+            let original = finished.request_id;
+            let mut response = stored(finished, request_id);
+            response.builder.insert_header((ORIGINAL_REQUEST_ID, original.to_string()));
             response.builder.insert_header((REPLAYED, "true"));
             match tier {
                 Tier::Hit => response.builder.insert_header((CACHE_LOOKUP, "HIT")),
@@ -67,13 +71,16 @@ impl Stored {
     }
 }
 
-fn stored(reply: StoredReply, request_id: Uuid) -> Stored {
+fn stored(finished: Finished, request_id: Uuid) -> Stored {
+    let Finished { reply, expires_ms, .. } = finished;
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut builder = HttpResponse::build(status);
     for (name, value) in &reply.headers {
         builder.insert_header((name.as_str(), value.as_str()));
     }
     builder.insert_header((REQUEST_ID, request_id.to_string()));
+    let expires = UNIX_EPOCH + Duration::from_millis(u64::try_from(expires_ms).unwrap_or(0));
+    builder.insert_header((EXPIRES, HttpDate::from(expires).to_string()));
     Stored { builder, body: reply.body }
 }
 

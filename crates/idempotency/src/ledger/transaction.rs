@@ -15,11 +15,10 @@ use tokio_postgres::{NoTls, Row};
 
 use super::{INSERT_SQL, Ledger, status_word};
 use crate::attempt::Attempt;
+use crate::command::Done;
 use crate::database::{Database, Query, generation_of};
 use crate::generation::Generation;
-use crate::outbox::Event;
 use crate::record::Status;
-use crate::reply::StoredReply;
 use crate::sqlstate;
 
 /// How long ROLLBACK and the cancelling of a statement may take before the connection is given up.
@@ -30,7 +29,7 @@ pub enum Completed {
     /// BEGIN, the record's INSERT and COMMIT all succeeded.
     Committed {
         /// Until when the answer is replayed, ms since 1970.
-        result_expires_ms: i64,
+        expires_ms: i64,
         /// The server that committed.
         generation: Generation,
     },
@@ -92,11 +91,10 @@ impl Transaction {
         ledger: &Ledger,
         attempt: &Attempt,
         status: Status,
-        reply: &StoredReply,
-        events: &[Event],
+        work: &Done,
     ) -> Completed {
         let Some(connection) = self.connection.take() else { return Completed::Unknown };
-        let flight = send_completion(&self, &connection, ledger, attempt, status, reply, events);
+        let flight = send_completion(&self, &connection, ledger, attempt, status, work);
         let outcome = match tokio::time::timeout(self.database.statement_timeout, flight).await {
             Ok(outcome) => outcome,
             Err(_) => Completed::Unknown,
@@ -120,17 +118,17 @@ async fn send_completion(
     ledger: &Ledger,
     attempt: &Attempt,
     status: Status,
-    reply: &StoredReply,
-    events: &[Event],
+    work: &Done,
 ) -> Completed {
     let database = &transaction.database;
+    let Done { reply, events, .. } = work;
     let outbox = crate::outbox::Columns::of(attempt.account, events);
     let headers: Vec<&str> =
         reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
     let (account, key, path) = (attempt.account.0, attempt.key.as_str(), attempt.path.as_str());
     let (hash, version) = (attempt.fingerprint.digest.to_vec(), i16::from(attempt.fingerprint.version));
     let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
-    let body = reply.body.as_slice();
+    let body = work.kept.then_some(reply.body.as_slice());
     let record = Query {
         sql: INSERT_SQL,
         params: &[
@@ -181,9 +179,7 @@ async fn send_completion(
         (Ok(_), Ok(_), Err(error)) if sqlstate::leaves_commit_open(&error) => Completed::Unknown,
         (Ok(_), Ok(_), Err(refused)) => Completed::RolledBack(refused),
         (Ok(_), Ok(rows), Ok(())) => match rows.first() {
-            Some(row) => {
-                Completed::Committed { result_expires_ms: row.get(0), generation: generation_of(row, 1) }
-            }
+            Some(row) => Completed::Committed { expires_ms: row.get(0), generation: generation_of(row, 1) },
             None => Completed::Unknown,
         },
     }
