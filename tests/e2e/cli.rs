@@ -281,8 +281,10 @@ async fn a_key_is_shown_once_and_kept_nowhere() {
         let (id, secret) = key.strip_prefix("osk_").and_then(|rest| rest.split_once('_')).expect("osk_…");
         let line = listed.lines().find(|line| line.contains(id)).expect("every key is listed");
         assert!(line.contains("Tea & Söhne") && line.ends_with("valid"), "{line}");
-        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert!(!everything.contains(secret) && !everything.contains(&hex), "the secret was kept somewhere");
+        // A part of it would be too much already.
+        let part = &secret[..16];
+        let hex: String = part.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!everything.contains(part) && !everything.contains(&hex), "the secret was kept somewhere");
         ids.push(id);
     }
 

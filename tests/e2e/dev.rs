@@ -165,17 +165,23 @@ async fn one_command_makes_a_shop_whose_data_outlives_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_start_that_is_called_off_leaves_nothing() {
+async fn a_start_that_is_called_off_leaves_no_server() {
     let folder = TempDir::new("e2e-dev").expect("a folder");
-    // The signal meets another moment each time. A server that it left behind would keep the folder from the next start.
-    for _ in 0..8 {
-        let mut dev = Process::spawn(command(folder.path())).expect("dev starts");
-        dev.line_containing("starting").await;
-        dev.signal(Signal::Term).await.expect("SIGTERM");
-        assert_eq!(dev.wait_exit(BOUND).await.code(), Some(0), "{:?}", dev.lines());
+    // The worst moment: PostgreSQL's watchdog has been started, and finds that nobody listens to it any more.
+    let script = r#"case "$*" in *devstack-watchdog*) touch "$note"; read -r _ ;; esac; exec /bin/sh "$@""#;
+    let (path, reached) = decoy(folder.path(), "sh", script);
+    for signal in [Signal::Term, Signal::Kill] {
+        let mut start = command(folder.path());
+        start.env("PATH", &path);
+        let mut dev = Process::spawn(start).expect("dev starts");
+        until("the watchdog is started", BOUND, || async { reached.exists() }).await;
+        dev.signal(signal).await.expect("a signal");
+        assert_eq!(dev.wait_exit(BOUND).await.code(), (signal == Signal::Term).then_some(0));
         assert!(!folder.path().join("dev.json").exists());
+        fs::remove_file(&reached).expect("the note");
+        // A server that was left behind would keep the folder.
+        Dev::start(folder.path()).await.end().await;
     }
-    Dev::start(folder.path()).await.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -198,14 +204,14 @@ async fn a_second_one_on_the_same_folder_is_refused_and_harms_nothing() {
     all_are_gone(servers).await;
 }
 
-/// A folder with a program of this name that only notes that it was looked at.
-fn decoy(parent: &Path, name: &str) -> (OsString, PathBuf) {
+/// A `PATH` that begins with a script of this name, and the file `$note` that it can make.
+fn decoy(parent: &Path, name: &str, script: &str) -> (OsString, PathBuf) {
     let folder = parent.join("decoy");
     fs::create_dir(&folder).expect("a folder");
-    // The servers' user runs it, and notes it.
+    // The servers' user runs it too.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("its mode");
-    let (file, note) = (folder.join(name), folder.join("looked-at"));
-    fs::write(&file, format!("#!/bin/sh\ntouch {}\nexit 1\n", note.display())).expect("a script");
+    let (file, note) = (folder.join(name), folder.join("note"));
+    fs::write(&file, format!("#!/bin/sh\nnote='{}'\n{script}\n", note.display())).expect("a script");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("its mode");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
@@ -226,7 +232,7 @@ async fn stores_that_are_given_are_used_and_not_started() {
     dev.end().await;
     assert!(redis.is_running(), "what it did not start, it does not end");
 
-    let (path, looked_at) = decoy(folder.path(), "postgres");
+    let (path, looked_at) = decoy(folder.path(), "postgres", r#"touch "$note"; exit 1"#);
     let mut one = command(folder.path());
     one.env("DATABASE_URL", &database_url).env("PATH", path);
     let dev = Dev::start_as(one, folder.path()).await;

@@ -11,6 +11,7 @@ mod dev;
 mod harness;
 mod keys;
 mod kills;
+mod limits;
 mod lost_commit;
 mod postgres_faults;
 mod races;

@@ -4,14 +4,22 @@
 //! generation of the database answers. Knows nothing of records or commands. Invariant: a connection goes back to the
 //! pool only from a state that is known to be clean; whoever is in doubt discards it with [`Object::take`].
 
+mod held;
+mod param;
+
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use deadpool::managed::Manager as _;
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod,
+    Runtime, Timeouts,
 };
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{NoTls, Row};
+
+pub(crate) use held::{Held, discard};
+pub use param::Param;
 
 use crate::generation::{CurrentGeneration, Generation};
 use crate::sqlstate::{self, Trouble};
@@ -23,6 +31,11 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 const GENERATION_SQL: &str = "
 SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::int8,
        (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
+
+/// A commit that is acknowledged must be durable, whatever the default of database or role: `off` and `local` are raised to
+/// `on`, stronger settings are left. `true` in place of the last argument makes it end with the transaction.
+const DURABLE: &str = "set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') \
+                       THEN 'on' ELSE current_setting('synchronous_commit') END, ";
 
 /// How to reach PostgreSQL, and the limits that travel with every statement.
 #[derive(Debug, Clone)]
@@ -51,32 +64,6 @@ pub enum Pooler {
     Transaction,
 }
 
-/// A value with its SQL type, so that one round trip suffices also where nothing may be prepared.
-pub trait Param: ToSql + Sync {
-    /// The SQL type that this value is sent as.
-    fn sql_type(&self) -> Type;
-    /// The value itself.
-    fn as_sql(&self) -> &(dyn ToSql + Sync);
-}
-
-macro_rules! params {
-    ($($rust:ty => $sql:ident),* $(,)?) => {$(
-        impl Param for $rust {
-            fn sql_type(&self) -> Type { Type::$sql }
-            fn as_sql(&self) -> &(dyn ToSql + Sync) { self }
-        }
-        impl Param for Option<$rust> {
-            fn sql_type(&self) -> Type { Type::$sql }
-            fn as_sql(&self) -> &(dyn ToSql + Sync) { self }
-        }
-    )*};
-}
-params! {
-    bool => BOOL, i16 => INT2, i32 => INT4, i64 => INT8, String => TEXT, &str => TEXT, Vec<u8> => BYTEA, &[u8] => BYTEA,
-    uuid::Uuid => UUID, time::OffsetDateTime => TIMESTAMPTZ, Vec<i16> => INT2_ARRAY, Vec<i32> => INT4_ARRAY,
-    Vec<i64> => INT8_ARRAY, Vec<String> => TEXT_ARRAY, Vec<&str> => TEXT_ARRAY, Vec<uuid::Uuid> => UUID_ARRAY,
-}
-
 /// One statement with its values. The text is static: prepared statements are kept by it.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
@@ -88,8 +75,17 @@ pub struct Query<'a> {
 
 /// No connection could be had.
 #[derive(Debug, thiserror::Error)]
-#[error("no connection to PostgreSQL: {0}")]
-pub struct NoConnection(#[from] PoolError);
+pub enum NoConnection {
+    /// The pool has none, or could not open one.
+    #[error("no connection to PostgreSQL: {0}")]
+    Pool(#[from] PoolError),
+    /// A fresh one could not be opened.
+    #[error("no connection to PostgreSQL: {0}")]
+    Connect(#[from] tokio_postgres::Error),
+    /// All steps together took too long.
+    #[error("no connection to PostgreSQL in time")]
+    TimedOut,
+}
 
 /// A pool of connections that lives on the runtime that first uses it.
 #[derive(Debug, Clone)]
@@ -97,6 +93,7 @@ pub struct Database {
     pool: Pool,
     pooler: Pooler,
     begin: String,
+    pool_wait: Duration,
     /// COMMIT is awaited for this long.
     pub(crate) statement_timeout: Duration,
     pub(crate) generation: CurrentGeneration,
@@ -129,6 +126,7 @@ impl Database {
                 for (name, limit) in limits {
                     begin.push_str(&format!("; SET LOCAL {name} = {}", limit.as_millis()));
                 }
+                begin.push_str(&format!("; SELECT {DURABLE} true)"));
             }
         }
         if target.get_application_name().is_none() {
@@ -140,7 +138,7 @@ impl Database {
         target.tcp_user_timeout(config.statement_timeout + Duration::from_secs(5));
         let manager =
             Manager::from_config(target, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let seen = generation.clone();
+        let (pooler, seen) = (config.pooler, generation.clone());
         let pool = Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
@@ -151,11 +149,12 @@ impl Database {
             })
             .post_create(Hook::async_fn(move |client, _| {
                 let seen = seen.clone();
+                // The pool bounds connecting, not its hooks.
                 Box::pin(async move {
-                    let row =
-                        client.query_typed_one(GENERATION_SQL, &[]).await.map_err(HookError::Backend)?;
-                    seen.set(generation_of(&row, 0));
-                    Ok(())
+                    match tokio::time::timeout(CONNECT_MAX, greet(client, pooler, &seen)).await {
+                        Ok(greeted) => greeted.map_err(HookError::Backend),
+                        Err(_) => Err(HookError::message("no answer to the first query in time")),
+                    }
                 })
             }))
             .build()
@@ -164,6 +163,7 @@ impl Database {
             pool,
             pooler: config.pooler,
             begin,
+            pool_wait: config.pool_wait,
             statement_timeout: config.statement_timeout,
             generation,
         })
@@ -171,15 +171,25 @@ impl Database {
 
     /// A connection, after a bounded wait. `fresh` asks for one that nobody used before.
     pub(crate) async fn connection(&self, fresh: bool) -> Result<Object, NoConnection> {
-        loop {
-            let connection = self.pool.get().await?;
-            // Whatever made the last run fail may live in the connection. Each turn frees one slot, so this ends.
-            if fresh && Object::metrics(&connection).recycle_count > 0 {
-                drop(Object::take(connection));
-                continue;
-            }
-            return Ok(connection);
+        // Waiting, opening, the first query, and all that once more for a fresh one.
+        let bound = self.pool_wait + CONNECT_MAX * 4;
+        tokio::time::timeout(bound, self.connect(fresh)).await.unwrap_or(Err(NoConnection::TimedOut))
+    }
+
+    async fn connect(&self, fresh: bool) -> Result<Object, NoConnection> {
+        let mut connection = self.pool.get().await?;
+        // Whatever made the last run fail may live in the connection. It is replaced in its place: giving the place back
+        // would hand it to the next in the queue, and under load a fresh one would never come.
+        if fresh && Object::metrics(&connection).recycle_count > 0 {
+            let opened = async {
+                let mut opened = self.pool.manager().create().await?;
+                greet(&mut opened, self.pooler, &self.generation).await?;
+                Ok::<_, tokio_postgres::Error>(opened)
+            };
+            *connection =
+                tokio::time::timeout(CONNECT_MAX * 2, opened).await.map_err(|_| NoConnection::TimedOut)??;
         }
+        Ok(connection)
     }
 
     /// The text that opens a transaction, with its limits where the connection does not carry them.
@@ -187,21 +197,41 @@ impl Database {
         &self.begin
     }
 
-    /// Runs one statement by itself (autocommit), for reads outside commands.
+    /// Runs one statement by itself (autocommit), for reads outside commands. What may have been bad luck (a connection that
+    /// died, a plan that no longer fits) is tried once more, on a fresh connection.
     ///
     /// # Errors
     /// [`ReadError`]; also when no answer comes within the statement time-out.
     pub async fn read(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Vec<Row>, ReadError> {
-        let connection = self.connection(false).await?;
-        let answer =
-            tokio::time::timeout(self.statement_timeout, self.run(&connection, Query { sql, params })).await;
-        match answer {
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => Err(ReadError::Database(error)),
-            Err(_) => {
-                drop(Object::take(connection));
-                Err(ReadError::TimedOut)
+        match self.read_once(sql, params, false).await {
+            Err(ReadError::Database(error)) if sqlstate::classify(&error) == Trouble::Again => {
+                self.read_once(sql, params, true).await
             }
+            answer => answer,
+        }
+    }
+
+    async fn read_once(
+        &self,
+        sql: &'static str,
+        params: &[&dyn Param],
+        fresh: bool,
+    ) -> Result<Vec<Row>, ReadError> {
+        let held = Held::new(self.connection(fresh).await?);
+        let statement = self.run(&held, Query { sql, params });
+        match tokio::time::timeout(self.statement_timeout, statement).await {
+            Ok(Ok(rows)) => {
+                held.give_back();
+                Ok(rows)
+            }
+            // An error that the server sent leaves the connection idle; one that it is too stale for does not mend it.
+            Ok(Err(error)) => {
+                if sqlstate::classify(&error) == Trouble::Broken {
+                    held.give_back();
+                }
+                Err(ReadError::Database(error))
+            }
+            Err(_) => Err(ReadError::TimedOut),
         }
     }
 
@@ -273,6 +303,20 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// The first words on a new connection: commits are durable, and the server says which database it is.
+async fn greet(
+    client: &mut ClientWrapper,
+    pooler: Pooler,
+    seen: &CurrentGeneration,
+) -> Result<(), tokio_postgres::Error> {
+    if pooler == Pooler::None {
+        client.batch_execute(&format!("SELECT {DURABLE} false)")).await?;
+    }
+    let row = client.query_typed_one(GENERATION_SQL, &[]).await?;
+    seen.set(generation_of(&row, 0));
+    Ok(())
 }
 
 /// Reads the two columns of a generation, from column `at` on.

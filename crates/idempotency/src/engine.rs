@@ -18,7 +18,7 @@ use crate::answer::{Answer, Tier};
 use crate::attempt::Attempt;
 use crate::command::{Abort, Bound, Command, Done, Tx, Work, database_error};
 use crate::gate::{Acquired, Claim, Gate};
-use crate::ledger::{Completed, Entered, Ledger, LedgerError, RECORD_KEY, Resolved, Transaction};
+use crate::ledger::{Completed, Entered, Ledger, RECORD_KEY, Resolved, Transaction};
 use crate::policy::Policy;
 use crate::record::{Record, Status, Verdict, decide};
 use crate::reply::Finished;
@@ -337,7 +337,7 @@ impl Engine {
     }
 }
 
-fn unavailable(error: &LedgerError) -> Answer {
+fn unavailable(error: &dyn std::error::Error) -> Answer {
     tracing::warn!(%error, "PostgreSQL could not be asked");
     Answer::Unavailable("the database could not be asked in time")
 }

@@ -9,7 +9,7 @@ mod line;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::{self, Value};
 
@@ -26,6 +26,8 @@ pub use line::script_shas;
 
 /// How often a lease that could not be given back is tried again.
 const UNDO_EVERY: Duration = Duration::from_millis(500);
+/// How long giving it back is tried, also while Redis does not answer: what it has read it executes when it goes on.
+const UNDO_FOR: Duration = Duration::from_secs(60);
 /// Most leases that are being given back in the background; beyond it they run out by themselves.
 const UNDO_MAX: usize = 1000;
 
@@ -263,15 +265,23 @@ impl Gate {
         }
         let (gate, attempt) = (Arc::clone(self), attempt.clone());
         tokio::spawn(async move {
-            let lease = Duration::from_millis(gate.lease_ms);
-            let tries = lease.as_millis().div_ceil(UNDO_EVERY.as_millis());
-            for _ in 0..=tries {
+            let began = Instant::now();
+            // A lease that is found late lives as long from the first answer on, not from now.
+            let mut answering = None;
+            while began.elapsed() < UNDO_FOR {
                 match gate.call(Script::Release, &attempt, &[&claim.token.0]).await {
                     Ok(Value::Int(1)) => break,
                     Ok(_) if claim.hold == Hold::Place => break,
                     // An acquire that is executed late comes after a release that finds nothing.
-                    _ => tokio::time::sleep(UNDO_EVERY).await,
+                    Ok(_) => {
+                        let since = *answering.get_or_insert_with(Instant::now);
+                        if since.elapsed() > Duration::from_millis(gate.lease_ms) {
+                            break;
+                        }
+                    }
+                    Err(_) => {}
                 }
+                tokio::time::sleep(UNDO_EVERY).await;
             }
             gate.undoing.fetch_sub(1, Ordering::Relaxed);
         });

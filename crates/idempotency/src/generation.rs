@@ -1,7 +1,8 @@
 //! Which database a value in Redis speaks of.
 //!
-//! Database oid and `pg_postmaster_start_time()` change with promotion, restore and restart, and any role may read
-//! both. Knows nothing of how they are read. Invariant: zero means "not known yet" and never stands in a value.
+//! Database oid and `pg_postmaster_start_time()` change with fail-over, restore and restart, and any role may read both. They
+//! do not change when the server recovers from a crash of one of its processes; nothing acknowledged is lost then, since
+//! commits are made durable (`database.rs`). Knows nothing of how they are read. Invariant: zero means "not known yet" and never stands in a value.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

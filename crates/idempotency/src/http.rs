@@ -72,11 +72,20 @@ pub fn resource(path: &str) -> Resource {
         loop {
             match (literal.next(), raw.next()) {
                 (None, None) => return true,
-                (Some(wanted), Some(given)) if wanted.starts_with('{') || wanted == given => {}
+                (Some(wanted), Some(given)) if wanted == given => {}
+                (Some(wanted), Some(given)) if wanted.starts_with('{') && !has_needless_escape(given) => {}
                 _ => return false,
             }
         }
     }))
+}
+
+/// Whether a segment escapes a character that stands for itself (RFC 3986, 2.3).
+fn has_needless_escape(segment: &str) -> bool {
+    segment.split('%').skip(1).any(|escaped| {
+        let byte = escaped.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.is_none_or(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~'))
+    })
 }
 
 async fn handle<C: Command>(
@@ -93,8 +102,10 @@ async fn handle<C: Command>(
     let (attempt, command) = match read {
         Ok(read) => read,
         Err(problem) => {
-            // A client that sends everything before it reads must still receive the answer.
-            body::drain(&request, &mut payload).await;
+            // A client that sends everything before it reads must still receive the answer; one that stalls has had its time.
+            if problem.kind.status != problems::REQUEST_TIMEOUT.status {
+                body::drain(&request, &mut payload).await;
+            }
             return problem_response(&problem, request_id);
         }
     };

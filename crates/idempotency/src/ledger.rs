@@ -8,15 +8,15 @@ mod transaction;
 
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
 use crate::attempt::Attempt;
-use crate::database::{Database, NoConnection, Query, generation_of};
+use crate::database::{Database, NoConnection, Query, ReadError, generation_of};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Record, Status};
 use crate::reply::{Finished, StoredReply};
+use crate::sqlstate::{self, Trouble};
 
 pub(crate) use transaction::{Completed, Transaction};
 
@@ -31,6 +31,8 @@ const INSERT_SQL: &str = include_str!("ledger/insert.sql");
 
 /// How long the look-up of a lost COMMIT waits for the key's lock.
 const RESOLVE_MAX: Duration = Duration::from_secs(2);
+/// Pause before the look-up is tried again.
+const RESOLVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Records, through one pool.
 #[derive(Debug, Clone)]
@@ -110,20 +112,10 @@ impl Ledger {
     }
 
     /// The record of a key, in one round trip and without a lock.
-    pub async fn look(&self, attempt: &Attempt) -> Result<Option<Record>, LedgerError> {
-        let connection = self.database.connection(false).await?;
+    pub async fn look(&self, attempt: &Attempt) -> Result<Option<Record>, ReadError> {
         let (account, key) = (attempt.account.0, attempt.key.as_str());
-        let answer = self
-            .bounded(async {
-                let query = Query { sql: LOOKUP_SQL, params: &[&account, &key] };
-                Ok(self.database.run(&connection, query).await?)
-            })
-            .await;
-        if matches!(answer, Err(LedgerError::TimedOut)) {
-            drop(Object::take(connection));
-            return Err(LedgerError::TimedOut);
-        }
-        answer?.first().map(read_record).transpose()
+        let found = self.database.read(LOOKUP_SQL, &[&account, &key]).await?;
+        found.first().map(read_record).transpose().map_err(ReadError::Database)
     }
 
     /// Deletes a record that is past its key retention, inside the transaction that takes its place.
@@ -133,24 +125,40 @@ impl Ledger {
         self.bounded(async { Ok(transaction.run(query).await?) }).await.map(|_| ())
     }
 
-    /// Decides a lost COMMIT: on a fresh connection, wait (bounded) for the key's lock, then look.
+    /// Decides a lost COMMIT: on a fresh connection, wait (bounded) for the key's lock, then look. A server that is just
+    /// starting again is asked until the time is over.
     pub async fn resolve(&self, attempt: &Attempt) -> Result<Resolved, LedgerError> {
         let asked = async {
-            let transaction = self.begin_with(true).await?;
-            let (account, key, lock_key) = (attempt.account.0, attempt.key.as_str(), lock_key(attempt));
-            let connection = transaction.connection();
-            connection.batch_execute(self.database.begin()).await?;
-            let limit = format!("SET LOCAL lock_timeout = {}", RESOLVE_MAX.as_millis());
-            connection.batch_execute(&limit).await?;
-            transaction.run(Query { sql: WAIT_LOCK_SQL, params: &[&lock_key] }).await?;
-            let found = transaction.run(Query { sql: LOOKUP_SQL, params: &[&account, &key] }).await?;
-            transaction.rollback().await;
-            match found.first().map(read_record).transpose()? {
-                Some(record) => Ok(Resolved::Found(record)),
-                None => Ok(Resolved::Gone),
+            loop {
+                match self.resolve_once(attempt).await {
+                    Err(LedgerError::NoConnection(error)) => {
+                        tracing::debug!(%error, "nobody can be asked about a lost COMMIT yet");
+                        tokio::time::sleep(RESOLVE_PAUSE).await;
+                    }
+                    Err(LedgerError::Database(error)) if sqlstate::classify(&error) == Trouble::Again => {
+                        tokio::time::sleep(RESOLVE_PAUSE).await;
+                    }
+                    answer => return answer,
+                }
             }
         };
         tokio::time::timeout(RESOLVE_MAX * 2, asked).await.unwrap_or(Err(LedgerError::TimedOut))
+    }
+
+    async fn resolve_once(&self, attempt: &Attempt) -> Result<Resolved, LedgerError> {
+        let transaction = self.begin_with(true).await?;
+        let (account, key, lock_key) = (attempt.account.0, attempt.key.as_str(), lock_key(attempt));
+        let connection = transaction.connection();
+        connection.batch_execute(self.database.begin()).await?;
+        let limit = format!("SET LOCAL lock_timeout = {}", RESOLVE_MAX.as_millis());
+        connection.batch_execute(&limit).await?;
+        transaction.run(Query { sql: WAIT_LOCK_SQL, params: &[&lock_key] }).await?;
+        let found = transaction.run(Query { sql: LOOKUP_SQL, params: &[&account, &key] }).await?;
+        transaction.rollback().await;
+        match found.first().map(read_record).transpose()? {
+            Some(record) => Ok(Resolved::Found(record)),
+            None => Ok(Resolved::Gone),
+        }
     }
 
     async fn begin_with(&self, fresh: bool) -> Result<Transaction, LedgerError> {
@@ -185,7 +193,7 @@ fn status_word(status: Status) -> &'static str {
 }
 
 /// Reads a row of `lookup.sql`.
-fn read_record(row: &Row) -> Result<Record, LedgerError> {
+fn read_record(row: &Row) -> Result<Record, tokio_postgres::Error> {
     let digest: &[u8] = row.try_get(0)?;
     let version: i16 = row.try_get(1)?;
     let status = match row.try_get::<_, &str>(3)? {

@@ -13,7 +13,7 @@
 //!
 //! #[derive(serde::Deserialize)]
 //! #[serde(deny_unknown_fields)]
-//! struct Rename { id: uuid::Uuid, name: String }        // `id` from the path, `name` from the body
+//! struct Rename { id: idempotency::Id, name: String }     // `id` from the path, `name` from the body
 //!
 //! impl Command for Rename {
 //!     const NAME: &'static str = "things.rename";
@@ -21,7 +21,7 @@
 //!     type Output = serde_json::Value;
 //!
 //!     async fn execute(&self, tx: &mut Tx<'_>, _: &()) -> Result<Reply<Self::Output>, Abort> {
-//!         tx.query("UPDATE things SET name = $2 WHERE id = $1 RETURNING 1", &[&self.id, &self.name]).await?;
+//!         tx.query("UPDATE things SET name = $2 WHERE id = $1 RETURNING 1", &[&self.id.0, &self.name]).await?;
 //!         tx.emit("thing.renamed", &serde_json::json!({ "id": self.id }))?;
 //!         Ok(Reply::ok(serde_json::json!({ "id": self.id, "name": self.name })))
 //!     }
@@ -44,6 +44,7 @@ mod fingerprint;
 pub mod gate;
 mod generation;
 pub mod http;
+mod id;
 mod key;
 mod ledger;
 mod outbox;
@@ -65,6 +66,7 @@ pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query,
 pub use engine::Engine;
 pub use fingerprint::Fingerprint;
 pub use generation::{CurrentGeneration, Generation};
+pub use id::{Id, NotAnId};
 pub use key::{AccountId, IdempotencyKey, KEY_LEN_MAX, KeyError};
 pub use ledger::Ledger;
 pub use policy::{LEASE_MIN, OnDuplicate, Policy, parse_duration, parse_size};

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::reply::StoredReply;
 
+/// Longest detail, in characters.
+const DETAIL_MAX: usize = 300;
+
 /// What a client should do with the key of the refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SameKey {
@@ -72,7 +75,13 @@ impl ProblemKind {
 
     /// A problem of this kind.
     pub fn because(&'static self, detail: impl Into<String>) -> Problem {
-        Problem { kind: self, detail: detail.into(), location: None }
+        let mut detail = detail.into();
+        // It may quote the caller, who may have sent a lot.
+        if let Some((end, _)) = detail.char_indices().nth(DETAIL_MAX) {
+            detail.truncate(end);
+            detail.push('…');
+        }
+        Problem { kind: self, detail, location: None }
     }
 }
 

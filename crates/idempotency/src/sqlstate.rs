@@ -5,7 +5,7 @@
 
 use std::error::Error as StdError;
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// What to make of a failed statement, before COMMIT was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +48,9 @@ pub fn classify(error: &tokio_postgres::Error) -> Trouble {
 
 /// Whether an answer to COMMIT leaves the outcome open: the session died, so the server may have committed before.
 pub fn leaves_commit_open(error: &tokio_postgres::Error) -> bool {
-    match error.as_db_error() {
-        None => true,
-        Some(db) => matches!(db.code().code().as_bytes(), [b'0', b'8', ..] | [b'5', b'7', b'P', ..]),
-    }
+    let Some(db) = error.as_db_error() else { return true };
+    matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+        || matches!(db.code().code().as_bytes(), [b'0', b'8', ..] | [b'5', b'7', b'P', ..])
 }
 
 /// The name of the unique constraint that refused a row, if that is what happened.

@@ -71,7 +71,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
             let ledger = Ledger::new(database.clone(), policy.result_retention, policy.key_retention);
             let engine =
                 std::sync::Arc::new(Engine::new(gate, ledger, policy, waiting.clone(), shutdown.clone()));
-            let keys = ApiKeys { known: known.clone(), database: database.clone() };
+            let keys = ApiKeys::new(known.clone(), database.clone());
             let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
             let shop = web::Data::new(Shop { database });
             ActixApp::new()

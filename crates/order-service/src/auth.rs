@@ -14,11 +14,16 @@ use futures_util::future::LocalBoxFuture;
 use idempotency::http::Authenticate;
 use idempotency::{AccountId, Database, Problem, ReadError, problems};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
 
 use crate::accounts::ApiKey;
 
 /// How often known keys are compared with the database; with the time a read may take, below the promised 5 s.
 pub(crate) const REFRESH: Duration = Duration::from_secs(2);
+/// Most unknown keys that a worker looks up at a time.
+const LOOK_UPS_MAX: usize = 2;
+/// How long the look-up of an unknown key waits for its turn.
+const LOOK_UP_WAIT: Duration = Duration::from_secs(2);
 /// Most keys that are remembered.
 const KEYS_MAX: usize = 10_000;
 
@@ -68,11 +73,16 @@ impl KnownKeys {
 
 /// API keys in the `Authorization` header, for one worker.
 pub(crate) struct ApiKeys {
-    pub(crate) known: KnownKeys,
-    pub(crate) database: Database,
+    known: KnownKeys,
+    database: Database,
+    look_ups: Semaphore,
 }
 
 impl ApiKeys {
+    pub(crate) fn new(known: KnownKeys, database: Database) -> Self {
+        Self { known, database, look_ups: Semaphore::new(LOOK_UPS_MAX) }
+    }
+
     async fn account(&self, request: &HttpRequest) -> Result<AccountId, Problem> {
         let unknown =
             || problems::UNAUTHENTICATED.because("send a valid API key as Authorization: Bearer osk_…");
@@ -85,6 +95,17 @@ impl ApiKeys {
     }
 
     async fn look_up(&self, id: &str) -> Result<Option<Known>, Problem> {
+        // Whoever has no key yet must not take the connections of those who have one: they wait for each other.
+        let place = tokio::time::timeout(LOOK_UP_WAIT, self.look_ups.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(
+                problems::TEMPORARILY_UNAVAILABLE.because("too many unknown API keys are being checked")
+            );
+        };
+        // Somebody else's look-up of the same key may just have ended.
+        if let Some(known) = self.known.get(id) {
+            return Ok(Some(known));
+        }
         let sql = "SELECT account_id, secret_hash FROM api_keys WHERE id = $1 AND revoked_at IS NULL";
         let rows = self.database.read(sql, &[&id]).await.map_err(|error| {
             tracing::warn!(%error, "an API key could not be looked up");

@@ -95,7 +95,7 @@ pub(crate) struct Limits {
     /// Largest stored response; of a larger one only the outcome is kept
     #[arg(long, env = "STORED_BODY_MAX", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) stored_body_max: usize,
-    /// PostgreSQL connections of this process
+    /// PostgreSQL connections of this process, one of them for housekeeping (at least 2 are used)
     #[arg(long, env = "DATABASE_POOL", default_value_t = 16)]
     pub(crate) database_pool: usize,
     /// How long a request waits for a PostgreSQL connection

@@ -8,10 +8,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use devstack::{
     Environment, Postgres, PostgresOptions, PostgresProgram, Redis, RedisOptions, RedisProgram, Servers,
+    wait_until,
 };
 use serde_json::json;
 
@@ -19,6 +21,10 @@ use crate::app::{self, Signals};
 use crate::cli::DevArgs;
 use crate::config::{DatabaseUrl, ServeArgs, Stores};
 use crate::{ExtraRoutes, accounts, migrations, seed};
+
+/// A run that ends while it starts a program leaves the folder locked for a moment more: between fork and exec the child
+/// holds what its parent held.
+const CLAIM_WAIT: Duration = Duration::from_secs(1);
 
 /// The servers that this process started; ended with it.
 #[derive(Default)]
@@ -67,13 +73,11 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
 /// Takes the folder for as long as the result lives: two runs would take each other's `dev.json` away.
 fn claim(directory: &Path) -> anyhow::Result<File> {
     let folder = File::open(directory).with_context(|| format!("cannot open {}", directory.display()))?;
-    match folder.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            bail!("{} is in use by another `dev`: stop it, or use another folder", directory.display())
-        }
-        // A file system that cannot lock folders; the servers' own locks still tell.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(folder),
+    // On a file system that cannot lock folders, the servers' own locks still tell.
+    if !wait_until(CLAIM_WAIT, || !matches!(folder.try_lock(), Err(TryLockError::WouldBlock))) {
+        bail!("{} is in use by another `dev`: stop it, or use another folder", directory.display());
     }
+    Ok(folder)
 }
 
 async fn serve_demo(

@@ -15,6 +15,8 @@ use crate::problems;
 
 /// How long a body may take to arrive.
 const READ_MAX: Duration = Duration::from_secs(30);
+/// How long an unwanted body is read and dropped.
+const DRAIN_FOR: Duration = Duration::from_secs(10);
 /// Most bytes of an unwanted body that are read and dropped, so that the client comes to read the answer.
 const DRAIN_MAX: usize = 20 * 1024 * 1024;
 
@@ -67,7 +69,7 @@ pub(super) async fn drain(request: &HttpRequest, payload: &mut Payload) {
             }
         }
     };
-    let _ = tokio::time::timeout(READ_MAX, dropping).await;
+    let _ = tokio::time::timeout(DRAIN_FOR, dropping).await;
 }
 
 fn declared_length(request: &HttpRequest) -> Option<u64> {

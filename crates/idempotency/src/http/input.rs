@@ -41,9 +41,13 @@ fn invalid(detail: String) -> Problem {
 
 /// The field and what is wrong with it.
 fn describe(fault: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let reason = fault.inner();
+    let mut reason = fault.inner().to_string();
+    // Callers do not know our types.
+    for integer in ["i64", "u64", "i32", "u32", "i16", "u16", "usize"] {
+        reason = reason.replace(&format!("expected {integer}"), "expected an integer");
+    }
     match fault.path().to_string().as_str() {
-        "." => reason.to_string(),
+        "." => reason,
         field => format!("{field}: {reason}"),
     }
 }

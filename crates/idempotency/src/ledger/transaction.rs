@@ -16,7 +16,7 @@ use tokio_postgres::{NoTls, Row};
 use super::{INSERT_SQL, Ledger, status_word};
 use crate::attempt::Attempt;
 use crate::command::Done;
-use crate::database::{Database, Query, generation_of};
+use crate::database::{Database, Query, discard, generation_of};
 use crate::generation::Generation;
 use crate::record::Status;
 use crate::sqlstate;
@@ -202,17 +202,5 @@ impl Drop for Transaction {
         if let Some(connection) = self.connection.take() {
             discard(connection);
         }
-    }
-}
-
-/// Ends a connection in an unknown state: its statement is cancelled, so that locks go before the time-out, and the
-/// session ends with the socket.
-fn discard(connection: Object) {
-    let cancel = connection.cancel_token();
-    drop(Object::take(connection));
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move {
-            let _ = tokio::time::timeout(ROLLBACK_MAX, cancel.cancel_query(NoTls)).await;
-        });
     }
 }

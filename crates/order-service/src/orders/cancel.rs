@@ -2,9 +2,8 @@
 //!
 //! Locks the order, then its products in the order of their sku: the same order as everywhere else.
 
-use idempotency::{Abort, Command, Query, Reply, Tx};
+use idempotency::{Abort, Command, Id, Query, Reply, Tx};
 use serde::Deserialize;
-use uuid::Uuid;
 
 use super::rejections::{ORDER_NOT_CANCELLABLE, ORDER_NOT_FOUND};
 use super::view::{ItemView, OrderView};
@@ -27,7 +26,7 @@ UPDATE products SET stock = stock + locked.quantity FROM locked WHERE products.s
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CancelOrder {
-    id: Uuid,
+    id: Id,
 }
 
 impl Command for CancelOrder {
@@ -37,8 +36,8 @@ impl Command for CancelOrder {
 
     async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<OrderView>, Abort> {
         let account = tx.account().0;
-        let lock = Query { sql: LOCK_SQL, params: &[&self.id, &account] };
-        let items = Query { sql: ITEMS_SQL, params: &[&self.id] };
+        let lock = Query { sql: LOCK_SQL, params: &[&self.id.0, &account] };
+        let items = Query { sql: ITEMS_SQL, params: &[&self.id.0] };
         let answers = tx.query_all(&[lock, items]).await?;
         let Some(row) = answers[0].first() else {
             return Err(Abort::reject(ORDER_NOT_FOUND, "there is no order with this id"));
@@ -47,8 +46,8 @@ impl Command for CancelOrder {
         if order.status != "pending_payment" {
             return Err(Abort::reject(ORDER_NOT_CANCELLABLE, format!("the order is {}", order.status)));
         }
-        let cancel = Query { sql: CANCEL_SQL, params: &[&self.id] };
-        let put_back = Query { sql: PUT_BACK_SQL, params: &[&self.id] };
+        let cancel = Query { sql: CANCEL_SQL, params: &[&self.id.0] };
+        let put_back = Query { sql: PUT_BACK_SQL, params: &[&self.id.0] };
         tx.query_all(&[cancel, put_back]).await?;
         order.status = "cancelled".to_owned();
         order.items = answers[1].iter().map(|row| ItemView::of(row, 0)).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use actix_web::{HttpResponse, web};
-use idempotency::{AccountId, Problem, problems};
+use idempotency::{AccountId, Id, Problem, problems};
 use uuid::Uuid;
 
 use super::view::{ItemView, OrderView};
@@ -27,7 +27,7 @@ pub(crate) async fn one(caller: Caller, shop: web::Data<Shop>, id: web::Path<Str
 async fn order(caller: &Caller, shop: &Shop, id: &str) -> Result<OrderView, Problem> {
     let AccountId(account) = caller.account().await?;
     let not_found = || problems::NOT_FOUND.because("there is no order with this id");
-    let id: Uuid = id.parse().map_err(|_| not_found())?;
+    let Id(id) = id.parse().map_err(|_| not_found())?;
     let rows = shop.database.read(ONE_SQL, &[&id, &account]).await.map_err(|error| unreadable(&error))?;
     let mut orders = vec![rows.first().map(OrderView::of).ok_or_else(not_found)?];
     add_items(shop, &mut orders).await?;
@@ -42,7 +42,7 @@ pub(crate) async fn list(caller: Caller, shop: web::Data<Shop>) -> HttpResponse 
 async fn orders(caller: &Caller, shop: &Shop) -> Result<Page<OrderView>, Problem> {
     let AccountId(account) = caller.account().await?;
     let window = Window::parse(caller.query())?;
-    let (limit, cursor) = (window.limit()?, window.cursor::<Uuid>()?);
+    let (limit, cursor) = (window.limit()?, window.cursor::<Id>()?.map(|Id(id)| id));
     let rows = shop.database.read(LIST_SQL, &[&account, &cursor, &(limit + 1)]).await;
     let rows = rows.map_err(|error| unreadable(&error))?;
     let mut orders: Vec<OrderView> = rows.iter().map(OrderView::of).collect();

@@ -1,0 +1,171 @@
+//! Nothing waits without a limit, and nothing that was given up goes on in somebody else's place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{Action, Connection, Request, SqlMatch, until};
+
+use crate::harness::database::{self, Effects, before_insert, remove_triggers};
+use crate::harness::{App, World, order};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+async fn terminate_all(app: &App) {
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE datname = current_database() AND application_name = 'order-service'";
+    app.db.query_one(sql, &[]).await.expect("terminated");
+}
+
+/// The server accepts connections and then says nothing: requests are answered, and once it speaks again so is everything
+/// else, housekeeping (which ends revoked keys) included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_that_falls_silent_after_the_greeting_is_given_up() {
+    let app = App::builder(World::Absent)
+        .pg_proxy()
+        .env("DATABASE_POOL", "3")
+        .env("DATABASE_POOL_WAIT", "500ms")
+        .start()
+        .await;
+    assert_eq!(app.order("before", 1).await.status, 201);
+    let proxy = app.pg_proxy.as_ref().expect("a proxy");
+    let silent = proxy.always(SqlMatch::executes("pg_postmaster_start_time"), Action::HoldReply);
+    terminate_all(&app).await;
+    let orders: Vec<_> = (0..4).map(|index| app.order_in_background(&format!("K{index}"), 1)).collect();
+    for order in orders {
+        let answer = order.await.expect("an answer, in bounded time");
+        assert_eq!(answer.status, 503, "{}", answer.text());
+    }
+    silent.release();
+    for index in 0..4 {
+        app.settle(&format!("K{index}"), 1).await;
+        assert_eq!(app.effects(&format!("K{index}")).await, Effects::ONCE);
+    }
+    app.db.batch_execute("UPDATE api_keys SET revoked_at = now()").await.expect("revoked");
+    until("the revoked key is refused", BOUND, || async { app.order("K0", 1).await.status == 401 }).await;
+}
+
+/// A run that wants a fresh connection gets one, however many stand in the queue for the used ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_fresh_connection_comes_under_load_too() {
+    let app = App::builder(World::Up).env("DATABASE_POOL", "2").start().await;
+    before_insert(
+        &app.db,
+        "IF NEW.note = 'conflict' THEN RAISE EXCEPTION 'x' USING ERRCODE = '40001'; END IF;",
+    )
+    .await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let load: Vec<_> = (0..8)
+        .map(|client| {
+            let (api, stop) = (app.replica().api, Arc::clone(&stop));
+            let requests: Vec<Request> = (0..400)
+                .map(|number| app.request("/v1/orders", &format!("load-{client}-{number}"), &order(1)))
+                .collect();
+            tokio::spawn(async move {
+                for request in requests {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    testkit::send(api, &request).await.expect("an answer");
+                }
+            })
+        })
+        .collect();
+    let mut conflicting = order(1);
+    conflicting["note"] = "conflict".into();
+    let answer = app.send(&app.request("/v1/orders", "K", &conflicting).bound(BOUND)).await;
+    stop.store(true, Ordering::Relaxed);
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("temporarily-unavailable")));
+    for client in load {
+        client.await.expect("a client");
+    }
+    remove_triggers(&app.db).await;
+    assert_eq!(app.post("/v1/orders", "K", &conflicting).await.status, 201);
+}
+
+/// What is acknowledged is durable, also where the database's default says otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn commits_are_durable_whatever_the_default() {
+    for pooler in ["none", "transaction"] {
+        let app = App::builder(World::Up).env("DATABASE_POOLER", pooler).start().await;
+        let row = app.db.query_one("SELECT current_database()", &[]).await.expect("the database");
+        let name: String = row.get(0);
+        app.db
+            .batch_execute(&format!("ALTER DATABASE {name} SET synchronous_commit = off"))
+            .await
+            .expect("set");
+        let check =
+            "IF current_setting('synchronous_commit') <> 'on' THEN RAISE EXCEPTION 'not durable'; END IF;";
+        before_insert(&app.db, check).await;
+        terminate_all(&app).await;
+        assert_eq!(app.order("K", 1).await.status, 201, "{pooler}");
+        remove_triggers(&app.db).await;
+    }
+}
+
+/// A client that leaves a read takes its statement with it: the connection is not handed on with the statement running.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_abandoned_read_is_cancelled() {
+    let app =
+        App::builder(World::Up).env("DATABASE_POOL", "2").env("DATABASE_LOCK_TIMEOUT", "20s").start().await;
+    let locked = database::connect(&app.database_url).await;
+    locked.batch_execute("BEGIN; LOCK TABLE products IN ACCESS EXCLUSIVE MODE").await.expect("locked");
+    for _ in 0..5 {
+        let mut reader = Connection::open(app.replica().api).await.expect("a connection");
+        let read = Request::get("/v1/products").header("Authorization", format!("Bearer {}", app.api_key));
+        reader.send(&read).await.expect("sent");
+        app.waiting_for_lock(1).await;
+        reader.reset();
+        until("the statement is gone", BOUND, || async { database::waiting_for_lock(&app.db).await == 0 })
+            .await;
+    }
+    locked.batch_execute("ROLLBACK").await.expect("unlocked");
+    assert_eq!(app.get("/v1/products").await.status, 200);
+}
+
+/// A migration changed the type of a column that is read: reads go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_read_whose_plan_no_longer_fits_is_run_again() {
+    let app = App::builder(World::Up).start().await;
+    for length in [200, 300] {
+        for _ in 0..4 {
+            assert_eq!(app.get("/v1/products").await.status, 200);
+        }
+        let alter = format!("ALTER TABLE products ALTER COLUMN name TYPE varchar({length})");
+        app.db.batch_execute(&alter).await.expect("altered");
+        for _ in 0..4 {
+            assert_eq!(app.get("/v1/products").await.status, 200);
+        }
+    }
+}
+
+/// What a caller sends is quoted in part.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_refusal_is_short_however_long_the_request() {
+    let app = App::builder(World::Up).start().await;
+    let mut body = order(1);
+    body["x".repeat(500_000)] = json!(1);
+    let refused = app.post("/v1/orders", "K", &body).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (400, Some("invalid-request")));
+    assert!(refused.body.len() < 2000, "{} bytes", refused.body.len());
+    assert_eq!(app.order("K", 1).await.status, 201);
+}
+
+/// An id has one spelling, so that one thing has one path.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_id_has_one_spelling() {
+    let app = App::builder(World::Up).start().await;
+    let made = app.order("K", 1).await.json();
+    let id = made["id"].as_str().expect("an id");
+    let escaped = format!("%{:02x}{}", id.as_bytes()[0], &id[1..]);
+    for other in
+        [id.to_uppercase(), id.replace('-', ""), format!("%7B{id}%7D"), format!("urn:uuid:{id}"), escaped]
+    {
+        assert_eq!(app.get(&format!("/v1/orders/{other}")).await.status, 404, "{other}");
+        let cancel = app.post(&format!("/v1/orders/{other}/cancel"), "C", &json!({})).await;
+        assert_eq!(cancel.status, 404, "{other}: {}", cancel.text());
+    }
+    assert_eq!(app.get(&format!("/v1/orders/{id}")).await.json()["status"], "pending_payment");
+    assert_eq!(app.post(&format!("/v1/orders/{id}/cancel"), "C", &json!({})).await.status, 200);
+}
