@@ -9,6 +9,7 @@ mod cli;
 mod counts;
 mod dev;
 mod harness;
+mod horizons;
 mod keys;
 mod kills;
 mod limits;

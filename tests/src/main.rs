@@ -53,8 +53,10 @@ enum Then {
     IgnoreError,
     /// An answer of 70 KiB.
     Large,
-    /// An answer of 2 MiB.
+    /// An answer of 2 MiB, with a location.
     Huge,
+    /// An answer with a secret that is shown once.
+    Secret,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,14 @@ impl Command for Probe {
                 Ok(Reply::ok(serde_json::json!({ "said": "all is well" })))
             }
             Then::Large => Ok(Reply::ok(serde_json::json!({ "text": "x".repeat(70 * 1024) }))),
-            Then::Huge => Ok(Reply::ok(serde_json::json!({ "text": "x".repeat(2 * 1024 * 1024) }))),
+            Then::Huge => Ok(Reply::created(
+                "/v1/probes/huge",
+                serde_json::json!({ "text": "x".repeat(2 * 1024 * 1024) }),
+            )),
+            Then::Secret => {
+                let body = serde_json::json!({ "id": "p1", "secret": "shown-once" });
+                Ok(Reply::created("/v1/probes/p1", body).with_secrets(&["secret"]))
+            }
         }
     }
 }
