@@ -18,6 +18,8 @@ mod postgres_faults;
 mod races;
 mod redis_faults;
 mod routing;
+mod serialised;
 mod shutdown;
 mod smoke;
+mod status;
 mod waiting;

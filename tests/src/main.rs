@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 fn routes(config: &mut ServiceConfig) {
-    config.service(command::<Probe>("/v1/probes"));
+    config.service(command::<Probe>("/v1/probes")).service(command::<OneAtATime>("/v1/serialised"));
 }
 
 const TEAPOT: &ProblemKind = &ProblemKind::rejection(
@@ -106,5 +106,23 @@ impl Command for Probe {
                 Ok(Reply::created("/v1/probes/p1", body).with_secrets(&["secret"]))
             }
         }
+    }
+}
+
+/// Only one of these runs at a time for each caller. It waits for the advisory lock that a test may hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneAtATime {}
+
+impl Command for OneAtATime {
+    const NAME: &'static str = "probes.serialised";
+    const SERIALIZE: bool = true;
+    type State = Shop;
+    type Output = serde_json::Value;
+
+    async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<Self::Output>, Abort> {
+        tx.emit("probe.ran", &serde_json::json!({}))?;
+        tx.query("SELECT 1 FROM pg_advisory_xact_lock_shared(1)", &[]).await?;
+        Ok(Reply::ok(serde_json::json!({})))
     }
 }

@@ -40,6 +40,8 @@ pub enum Answer {
     },
     /// The first one is still running.
     InProgress,
+    /// Another operation of this caller is running.
+    CallerBusy,
     /// The key belongs to another request.
     Reused,
     /// Done before, and the answer is not kept.
@@ -63,6 +65,7 @@ impl Answer {
             Self::First { .. } => "executed",
             Self::Replay { .. } => "replayed",
             Self::InProgress => "in_progress",
+            Self::CallerBusy => "caller_busy",
             Self::Reused => "key_reused",
             Self::AlreadyCompleted { .. } => "already_completed",
             Self::Unavailable(_) => "unavailable",

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::fingerprint::Fingerprint;
-use crate::key::{AccountId, IdempotencyKey, redis_name};
+use crate::key::{AccountId, IdempotencyKey, lock_redis_name, redis_name, serialised_redis_name};
 
 /// An arrival that has passed every check that needs no store.
 #[derive(Debug, Clone)]
@@ -18,8 +18,10 @@ pub struct Attempt {
     pub path: String,
     /// This arrival's own id, never the client's.
     pub request_id: Uuid,
-    /// The key's name in Redis.
-    pub(crate) redis_name: String,
+    /// The command, if it is serialised: only one of it runs at a time for this caller.
+    pub serial: Option<&'static str>,
+    redis_name: String,
+    redis_lock: Option<String>,
 }
 
 impl Attempt {
@@ -32,6 +34,26 @@ impl Attempt {
         request_id: Uuid,
     ) -> Self {
         let redis_name = redis_name(account, &key);
-        Self { account, key, fingerprint, path, request_id, redis_name }
+        Self { account, key, fingerprint, path, request_id, serial: None, redis_name, redis_lock: None }
+    }
+
+    /// Only the question what has become of a key.
+    pub(crate) fn inquiry(account: AccountId, key: IdempotencyKey) -> Self {
+        let nothing = Fingerprint { version: 0, digest: [0; 32] };
+        Self::new(account, key, nothing, String::new(), Uuid::now_v7())
+    }
+
+    /// The same, for a serialised command.
+    #[must_use]
+    pub fn serialised(mut self, command: &'static str) -> Self {
+        self.redis_name = serialised_redis_name(self.account, &self.key);
+        self.redis_lock = Some(lock_redis_name(self.account, command));
+        self.serial = Some(command);
+        self
+    }
+
+    /// The key's name in Redis, and that of the caller's lock.
+    pub(crate) fn redis_names(&self) -> Vec<&str> {
+        std::iter::once(self.redis_name.as_str()).chain(self.redis_lock.as_deref()).collect()
     }
 }

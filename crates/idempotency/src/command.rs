@@ -33,6 +33,8 @@ pub trait Command: DeserializeOwned + Send + Sync + 'static {
     const NATURAL_KEY: Option<&'static str> = None;
     /// What a retry gets: the first answer, or only where its result is.
     const REPLAY: Replay = Replay::Body;
+    /// Whether only one of these runs at a time for each caller; another is told 409 `caller-busy`.
+    const SERIALIZE: bool = false;
     /// What the command shares with others: settings, clients. Registered as `web::Data` by the service.
     type State: Send + Sync + 'static;
     /// The body of its answer.

@@ -114,6 +114,7 @@ impl Engine {
             Acquired::Done(finished) => return Answer::AlreadyCompleted { location: finished.location() },
             Acquired::OtherDone => return Answer::Reused,
             Acquired::Running => return Answer::InProgress,
+            Acquired::CallerBusy => return Answer::CallerBusy,
             Acquired::OtherRunning => return self.judge_impostor(attempt).await,
             Acquired::Proceed(claim) => claim,
         };
@@ -238,11 +239,15 @@ impl Engine {
 
     /// Takes the key's lock, or answers with what stands in the way. Only PostgreSQL admits.
     async fn enter(&self, attempt: &Attempt, claim: Claim, fresh: bool) -> Result<Transaction, Run> {
-        let Entered { locked, record, transaction } = match self.ledger.enter(attempt, fresh).await {
+        let Entered { locked, alone, record, transaction } = match self.ledger.enter(attempt, fresh).await {
             Ok(entered) => entered,
             Err(error) => return Err(self.not_begun(&error)),
         };
         match decide(record.as_ref(), &attempt.fingerprint) {
+            Verdict::Execute { .. } if locked && !alone => {
+                transaction.rollback().await;
+                Err(Run::Answered(Answer::CallerBusy, After::Release))
+            }
             Verdict::Execute { forget } if locked => {
                 if forget && let Err(error) = self.ledger.forget(&transaction, attempt).await {
                     return Err(self.not_begun(&error));

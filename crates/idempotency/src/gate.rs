@@ -1,4 +1,4 @@
-//! The fast path: one script a step, each on one key in Redis.
+//! The fast path: one script a step, each on one key in Redis (and its caller's lock, in the same slot).
 //!
 //! Knows scripts, leases and the ways in which Redis fails. Knows nothing of PostgreSQL beyond a generation, and never
 //! admits anything: what it says may turn a duplicate away or replay an answer, and its absence only means that
@@ -94,6 +94,8 @@ pub enum Acquired {
     OtherRunning,
     /// The first one was done with another request.
     OtherDone,
+    /// Another operation of this caller is running.
+    CallerBusy,
     /// The first answer, or where its result is.
     Done(Finished),
 }
@@ -162,6 +164,7 @@ impl Gate {
                 b"R" => Acquired::Running,
                 b"MR" => Acquired::OtherRunning,
                 b"MD" => Acquired::OtherDone,
+                b"L" => Acquired::CallerBusy,
                 b"B" | b"U" => proceed(Hold::Nothing),
                 done => match value::finished(done, attempt.account) {
                     Some(finished) => Acquired::Done(finished),
@@ -248,9 +251,15 @@ impl Gate {
         }
     }
 
+    /// Whether somebody is at work under this key, as far as Redis knows.
+    pub async fn is_running(&self, attempt: &Attempt) -> bool {
+        let account = attempt.account.0.to_be_bytes();
+        matches!(self.call(Script::Look, attempt, &[&account]).await, Ok(Value::Int(1)))
+    }
+
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
     pub async fn is_writable(&self) -> bool {
-        self.line.evaluate(Script::Probe, PROBE_NAME, &[]).await.is_ok()
+        self.line.evaluate(Script::Probe, &[PROBE_NAME], &[]).await.is_ok()
     }
 
     /// Keeps trying to give a place back for as long as it could be held: an acquire whose reply was lost may be executed
@@ -291,7 +300,7 @@ impl Gate {
         if !self.breaker.admits() {
             return Err(Fault::NotSent("the breaker is open".to_owned()));
         }
-        let answer = self.line.evaluate(script, &attempt.redis_name, arguments).await;
+        let answer = self.line.evaluate(script, &attempt.redis_names(), arguments).await;
         let was_open = self.breaker.is_open();
         match &answer {
             Ok(_) => self.breaker.succeeded(),

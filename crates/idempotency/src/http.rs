@@ -7,6 +7,7 @@ mod body;
 mod input;
 mod objects;
 mod respond;
+mod status;
 
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ use crate::prefer::Preferences;
 use crate::problem::Problem;
 use crate::problems;
 use crate::shutdown::Shutdown;
+
+pub use status::{key_status, policy};
 
 pub use respond::{REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
 
@@ -144,7 +147,8 @@ async fn read<C: Command>(
     let (command, canonical) = input::parse::<C>(request, &document)?;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let fingerprint = Fingerprint::compute(request.method().as_str(), &path, C::NAME, &canonical);
-    Ok((Attempt::new(account, key, fingerprint, path, request_id), command))
+    let attempt = Attempt::new(account, key, fingerprint, path, request_id);
+    Ok((if C::SERIALIZE { attempt.serialised(C::NAME) } else { attempt }, command))
 }
 
 /// What a worker's application needs for commands, besides each command's own state.

@@ -51,6 +51,13 @@ impl IdempotencyKey {
         }
     }
 
+    /// A key as it stands elsewhere than in its header, in a path say: the bare characters, without quotes.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let valid =
+            (1..=KEY_LEN_MAX).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        valid.then(|| Self(text.to_owned()))
+    }
+
     /// The key as the client meant it, unquoted.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -95,8 +102,22 @@ fn token(bare: &[u8]) -> Result<String, KeyError> {
 ///
 /// Braces would choose the cluster slot, so they are escaped, and with them the escape character: injective.
 pub fn redis_name(account: AccountId, key: &IdempotencyKey) -> String {
+    named(&account.0.to_string(), key)
+}
+
+/// The same for a serialised command: the account is the hash tag, so that key and lock are in one slot.
+pub fn serialised_redis_name(account: AccountId, key: &IdempotencyKey) -> String {
+    named(&format!("{{{}}}", account.0), key)
+}
+
+/// The name of a caller's lock for one command.
+pub fn lock_redis_name(account: AccountId, command: &str) -> String {
+    format!("idem:lock:{{{}}}:{command}", account.0)
+}
+
+fn named(account: &str, key: &IdempotencyKey) -> String {
     let mut name = String::with_capacity(32 + key.0.len());
-    let _ = write!(name, "idem:v1:{}:", account.0);
+    let _ = write!(name, "idem:v1:{account}:");
     for character in key.0.chars() {
         match character {
             '{' => name.push_str("%7B"),
@@ -169,6 +190,12 @@ mod tests {
         let name = |account, key: &str| redis_name(AccountId(account), &IdempotencyKey(key.to_owned()));
         assert_eq!(name(42, "8e03978e"), "idem:v1:42:8e03978e");
         assert!(!name(1, "a{b}c").contains(['{', '}']));
+        for key in ["a{b}c", "{}", "}{"] {
+            let serialised = serialised_redis_name(AccountId(42), &IdempotencyKey(key.to_owned()));
+            // The first brace opens the hash tag and the first closing one ends it: both names have the account's.
+            assert!(serialised.starts_with("idem:v1:{42}:") && serialised.matches(['{', '}']).count() == 2);
+        }
+        assert_eq!(lock_redis_name(AccountId(42), "orders.refund"), "idem:lock:{42}:orders.refund");
         assert_ne!(name(1, "{"), name(1, "%7B"));
         assert_ne!(name(1, "2:x"), name(12, "x"));
         assert_eq!(natural_key(AccountId(7), &IdempotencyKey("a:b".into())), "7:a:b");

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
 use crate::attempt::Attempt;
-use crate::database::{Database, NoConnection, Query, ReadError, generation_of};
+use crate::database::{Database, NoConnection, Param, Query, ReadError, generation_of};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Record, Status};
 use crate::reply::{Finished, StoredReply};
@@ -46,6 +46,8 @@ pub struct Ledger {
 pub struct Entered {
     /// Whether this transaction holds the key's lock.
     pub locked: bool,
+    /// Whether it also holds the caller's lock, if the command is serialised.
+    pub alone: bool,
     /// The record of the key, if one is committed.
     pub record: Option<Record>,
     /// The open transaction.
@@ -88,27 +90,37 @@ impl Ledger {
         let (account, key, lock_key) = (attempt.account.0, attempt.key.as_str(), lock_key(attempt));
         let lock = Query { sql: LOCK_SQL, params: &[&lock_key] };
         let lookup = Query { sql: LOOKUP_SQL, params: &[&account, &key] };
+        let serial_key = attempt.serial.map(|command| hash_lock(attempt, "caller", command));
+        let alone_params: [&dyn Param; 1] = [serial_key.as_ref().unwrap_or(&lock_key)];
+        let alone = Query { sql: LOCK_SQL, params: &alone_params };
         let flight = async {
             let connection = transaction.connection();
             self.database.ready(connection, lock).await?;
             self.database.ready(connection, lookup).await?;
             // Lock and look-up are two statements: one snapshot would be older than the lock.
-            let (begun, lock, found) = tokio::join!(
+            let (begun, lock, alone, found) = tokio::join!(
                 biased;
                 connection.batch_execute(self.database.begin()),
                 self.database.send(connection, lock),
+                async {
+                    match serial_key {
+                        Some(_) => self.database.send(connection, alone).await.map(Some),
+                        None => Ok(None),
+                    }
+                },
                 self.database.send(connection, lookup),
             );
             begun?;
-            Ok::<_, LedgerError>((lock?, found?))
+            Ok::<_, LedgerError>((lock?, alone?, found?))
         };
-        let (lock, found) = self.bounded(flight).await?;
-        let locked = lock.first().is_some_and(|row| row.get(0));
+        let (lock, alone, found) = self.bounded(flight).await?;
+        let granted = |rows: &[Row]| rows.first().is_some_and(|row| row.get(0));
+        let (locked, alone) = (granted(&lock), alone.is_none_or(|rows| granted(&rows)));
         let record = found.first().map(read_record).transpose()?;
         if let Some(record) = &record {
             self.database.generation.set(record.generation);
         }
-        Ok(Entered { locked, record, transaction })
+        Ok(Entered { locked, alone, record, transaction })
     }
 
     /// The record of a key, in one round trip and without a lock.
@@ -173,11 +185,18 @@ impl Ledger {
     }
 }
 
-/// The advisory lock of a key: 64 bits of a hash over account and key. A collision only costs a 409.
+/// The advisory lock of a key. A collision only costs a 409.
 fn lock_key(attempt: &Attempt) -> i64 {
+    hash_lock(attempt, "key", attempt.key.as_str())
+}
+
+/// 64 bits of a hash over account, kind and name.
+fn hash_lock(attempt: &Attempt, kind: &str, name: &str) -> i64 {
     let mut hash = Sha256::new();
     hash.update(attempt.account.0.to_be_bytes());
-    hash.update(attempt.key.as_str());
+    hash.update([u8::try_from(kind.len()).unwrap_or(0)]);
+    hash.update(kind);
+    hash.update(name);
     let digest: [u8; 32] = hash.finalize().into();
     i64::from_be_bytes([
         digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7],

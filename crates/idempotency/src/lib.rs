@@ -45,6 +45,7 @@ pub mod gate;
 mod generation;
 pub mod http;
 mod id;
+mod inquiry;
 mod key;
 mod ledger;
 mod outbox;

@@ -74,6 +74,10 @@ kinds! {
     NOT_FOUND = refusal("not-found", 404, "There is nothing here", false, SameKey::Corrected,
         "No such path, or nothing with this id that belongs to the caller. Nothing was done. When the request was refused before \
          its handler ran, its key is still free: correct the path and send it again.");
+    /// Nothing is known of this key.
+    KEY_NOT_SEEN = refusal("key-not-seen", 404, "Nothing is finished under this key", true, SameKey::Yes,
+        "No work under this key of yours is finished. It may never have been sent, it may be running right now, or its retention may \
+         be over. Do not make a new key because of this answer: send the request with the same key.");
     /// The path takes other methods.
     METHOD_NOT_ALLOWED = refusal("method-not-allowed", 405, "The method is not allowed here", false, SameKey::Corrected,
         "The Allow header lists what this path takes. Nothing was done and no key was taken.");
@@ -81,6 +85,10 @@ kinds! {
     REQUEST_IN_PROGRESS = later("request-in-progress", 409, "The first request with this key is still running", 1000,
         "Another request with this key is being worked on. Wait as long as Retry-After says and send the same request again: it \
          will get the first one's answer, or run if the first one failed. Do not make a new key: the first may still succeed.");
+    /// Another operation of the caller is running.
+    CALLER_BUSY = later("caller-busy", 409, "Another operation of this caller is running", 1000,
+        "Of this operation only one runs at a time for each caller, and another one is running now, under another key. Nothing was \
+         done. Wait as long as Retry-After says and send the same request with the same key again.");
     /// Another request used this key.
     KEY_REUSED = refusal("idempotency-key-reused", 422, "This key was used for another request", false, SameKey::FirstPayload,
         "A key belongs to the method, path and body that it was first sent with, and this request differs. Send the first payload \

@@ -35,6 +35,13 @@ pub struct Record {
     pub generation: Generation,
 }
 
+impl Record {
+    /// Whether it is past its key retention, and so counts as absent.
+    pub fn is_forgotten(&self) -> bool {
+        self.status != Status::InProgress && self.key_expires_ms <= self.now_ms
+    }
+}
+
 /// What follows from a record for one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -59,7 +66,7 @@ pub enum Verdict {
 /// The truth table, in the order of the contract: expiry of the key, fingerprint, running, replay.
 pub fn decide(record: Option<&Record>, attempt: &Fingerprint) -> Verdict {
     let Some(record) = record else { return Verdict::Execute { forget: false } };
-    if record.status != Status::InProgress && record.key_expires_ms <= record.now_ms {
+    if record.is_forgotten() {
         return Verdict::Execute { forget: true };
     }
     if attempt.contradicts(&record.fingerprint) {

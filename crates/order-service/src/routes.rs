@@ -6,7 +6,7 @@
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{Resource, Route, guard};
-use idempotency::http::{command, method_not_allowed, resource};
+use idempotency::http::{command, key_status, method_not_allowed, policy, resource};
 
 use crate::orders::{self, CancelOrder, CreateOrder};
 use crate::{catalogue, problem_pages};
@@ -18,6 +18,8 @@ pub(crate) fn table(config: &mut ServiceConfig) {
         .service(command::<CancelOrder>("/v1/orders/{id}/cancel"))
         .service(read_only("/v1/products", reading().to(catalogue::list)))
         .service(read_only("/v1/products/{sku}", reading().to(catalogue::one)))
+        .service(key_status("/v1/idempotency-keys"))
+        .service(policy("/v1/idempotency"))
         .service(read_only("/problems/{code}", reading().to(problem_pages::page)));
 }
 

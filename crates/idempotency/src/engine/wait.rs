@@ -12,6 +12,8 @@ use super::Engine;
 use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::command::Work;
+use crate::database::ReadError;
+use crate::inquiry::Inquired;
 
 /// Failures that a waiter sees before it is answered with one: the first's, and that of the one that took over.
 const FAILURES_SHARED: u32 = 2;
@@ -60,6 +62,33 @@ impl Engine {
                     pause = (pause * 2).clamp(POLL_FIRST, POLL_LAST);
                 }
             }
+        }
+    }
+
+    /// What has become of a key, without doing anything about it; waits for up to `patience` until its work is finished.
+    pub(crate) async fn inquire(
+        &self,
+        attempt: &Attempt,
+        patience: Duration,
+    ) -> Result<Option<Inquired>, ReadError> {
+        let deadline = Instant::now() + patience;
+        // Without room for a waiter it is answered with what is known now.
+        let mut place = if patience.is_zero() { None } else { self.waiting.join(attempt) };
+        let mut pause = POLL_FIRST;
+        loop {
+            let record = self.ledger.look(attempt).await?;
+            if let Some(record) = record.filter(|record| !record.is_forgotten()) {
+                return Ok(Some(Inquired::Record(record)));
+            }
+            let running = self.gate.is_running(attempt).await;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some((_, outcomes)) =
+                place.as_mut().filter(|_| !left.is_zero() && !self.shutdown.has_begun())
+            else {
+                return Ok(running.then_some(Inquired::Running));
+            };
+            let _ = tokio::time::timeout(pause.min(left), outcomes.next()).await;
+            pause = (pause * 2).min(POLL_LAST);
         }
     }
 }

@@ -23,29 +23,32 @@ pub(super) enum Script {
     Release,
     Renew,
     Probe,
+    Look,
 }
 
-static SCRIPTS: LazyLock<[(&str, redis::Script); 5]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[(&str, redis::Script); 6]> = LazyLock::new(|| {
     [
         ("acquire", redis::Script::new(include_str!("acquire.lua"))),
         ("settle", redis::Script::new(include_str!("settle.lua"))),
         ("release", redis::Script::new(include_str!("release.lua"))),
         ("renew", redis::Script::new(include_str!("renew.lua"))),
         ("probe", redis::Script::new(include_str!("probe.lua"))),
+        ("look", redis::Script::new(include_str!("look.lua"))),
     ]
 });
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("acquire.lua"),
     include_str!("settle.lua"),
     include_str!("release.lua"),
     include_str!("renew.lua"),
     include_str!("probe.lua"),
+    include_str!("look.lua"),
 ];
 
 static SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// Name and SHA-1 of each script, for whoever watches the wire.
-pub fn script_shas() -> [(&'static str, String); 5] {
+pub fn script_shas() -> [(&'static str, String); 6] {
     std::array::from_fn(|index| (SCRIPTS[index].0, SCRIPTS[index].1.get_hash().to_owned()))
 }
 
@@ -85,19 +88,19 @@ impl Line {
         Ok(Self { pool, timeout, kept: Mutex::new(None) })
     }
 
-    /// Runs a script on one key, within the bound. A connection that breaks (Redis restarted, an idle one was cut) is
+    /// Runs a script on its names (all in one slot), within the bound. A connection that breaks (Redis restarted, an idle one was cut) is
     /// replaced and the script is sent once more: every script may run twice, since each compares the token.
     pub(super) async fn evaluate(
         &self,
         script: Script,
-        name: &str,
+        names: &[&str],
         arguments: &[&[u8]],
     ) -> Result<Value, Fault> {
         // The serial of the connection that the command went to last; 0 while it has not been sent.
         let sent = AtomicU64::new(0);
         let calls = async {
-            match self.call(&sent, script, name, arguments).await {
-                Err(Fault::Lost(_)) => match self.call(&sent, script, name, arguments).await {
+            match self.call(&sent, script, names, arguments).await {
+                Err(Fault::Lost(_)) => match self.call(&sent, script, names, arguments).await {
                     // The first one may have been executed, whatever became of the second.
                     Err(Fault::NotSent(why)) => Err(Fault::Lost(why)),
                     second => second,
@@ -121,12 +124,12 @@ impl Line {
         &self,
         sent: &AtomicU64,
         script: Script,
-        name: &str,
+        names: &[&str],
         arguments: &[&[u8]],
     ) -> Result<Value, Fault> {
         let (serial, mut connection) = self.connection().await?;
         sent.store(serial, Ordering::Relaxed);
-        match evaluate_on(&mut connection, script, name, arguments).await {
+        match evaluate_on(&mut connection, script, names, arguments).await {
             Ok(value) => Ok(value),
             Err(error) => Err(self.judge(serial, error).await),
         }
@@ -180,11 +183,14 @@ impl Line {
 async fn evaluate_on(
     connection: &mut redis::aio::MultiplexedConnection,
     script: Script,
-    name: &str,
+    names: &[&str],
     arguments: &[&[u8]],
 ) -> Result<Value, RedisError> {
     let mut command = redis::cmd("EVALSHA");
-    command.arg(SCRIPTS[script as usize].1.get_hash()).arg(1).arg(name);
+    command.arg(SCRIPTS[script as usize].1.get_hash()).arg(names.len());
+    for name in names {
+        command.arg(*name);
+    }
     for argument in arguments {
         command.arg(*argument);
     }

@@ -1,9 +1,11 @@
 -- Publishes a committed answer until the record's own expiry.
--- KEYS[1] name; ARGV[1] the done value, ARGV[2] its expiry in ms since 1970, ARGV[3] this attempt's token.
+-- KEYS[1] name; KEYS[2] (serialised commands) the caller's lock; ARGV[1] the done value, ARGV[2] its expiry in ms since 1970, ARGV[3] this attempt's token.
 -- S settled   K kept: a done value of this generation is there   E expired already   U not readable: left alone
 local done = ARGV[1]
 local held = redis.call('GET', KEYS[1])
 local own = false
+-- Whatever becomes of the answer, the operation is over.
+if KEYS[2] and redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) end
 if held then
   if #held < 59 or string.sub(held, 1, 1) ~= string.sub(done, 1, 1)
       or string.sub(held, 44, 51) ~= string.sub(done, 44, 51) then

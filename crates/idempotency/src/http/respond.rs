@@ -41,6 +41,7 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
         Answer::InProgress => {
             problems::REQUEST_IN_PROGRESS.because("the first request with this key is still running")
         }
+        Answer::CallerBusy => problems::CALLER_BUSY.because("another operation of this caller is running"),
         Answer::Reused => problems::KEY_REUSED
             .because("this key was first sent with another method, path or body than this one"),
         Answer::AlreadyCompleted { location } => {
