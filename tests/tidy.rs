@@ -73,7 +73,7 @@ fn imports_go_one_way() {
         (
             "PostgreSQL",
             &["tokio_postgres", "deadpool_postgres"],
-            &["command", "database", "ledger", "outbox", "sqlstate"],
+            &["command", "database", "ledger", "outbox", "reaper", "sqlstate"],
         ),
     ];
     let engine_may_name = ["sqlstate::", "database_error"];

@@ -16,6 +16,7 @@ mod limits;
 mod lost_commit;
 mod postgres_faults;
 mod races;
+mod reaper;
 mod redis_faults;
 mod routing;
 mod serialised;

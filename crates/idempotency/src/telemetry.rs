@@ -4,6 +4,8 @@
 
 use metrics::{counter, gauge};
 
+use crate::reaper::Counts;
+
 /// Requests by command and outcome.
 pub const REQUESTS: &str = "idempotency_requests_total";
 /// Replays by the store that served them.
@@ -16,6 +18,8 @@ pub const GATE_FAULTS: &str = "idempotency_gate_faults_total";
 pub const LEASES_LOST: &str = "idempotency_leases_lost_total";
 /// Requests that wait for a running first.
 pub const WAITERS: &str = "idempotency_waiters";
+/// What the reaper took away, by kind.
+pub const REAPED: &str = "idempotency_reaped_total";
 /// Runs of a command beyond the first, by what made them necessary.
 pub const RERUNS: &str = "idempotency_reruns_total";
 
@@ -41,6 +45,12 @@ pub(crate) fn lease_lost() {
 
 pub(crate) fn waiters(count: usize) {
     gauge!(WAITERS).set(u32::try_from(count).unwrap_or(u32::MAX));
+}
+
+pub(crate) fn reaped(counts: Counts) {
+    for (kind, count) in [("answers", counts.purged), ("keys", counts.forgotten)] {
+        counter!(REAPED, "kind" => kind).increment(u64::try_from(count).unwrap_or(0));
+    }
 }
 
 pub(crate) fn rerun() {

@@ -11,7 +11,7 @@ use actix_web::{App as ActixApp, HttpServer, web};
 use anyhow::{Context as _, bail};
 use idempotency::gate::Gate;
 use idempotency::http::{Authenticator, Services};
-use idempotency::{CurrentGeneration, Database, Engine, Ledger, Shutdown, Waiting};
+use idempotency::{CurrentGeneration, Database, Engine, Ledger, Reaper, Shutdown, Waiting};
 
 use crate::auth::{ApiKeys, KnownKeys};
 use crate::config::ServeArgs;
@@ -107,6 +107,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
     let servers = [api.handle(), admin.handle()];
     tokio::spawn(api);
     tokio::spawn(admin);
+    tokio::spawn(Reaper::new(housekeeping.clone(), &arguments.policy()).run());
     tokio::spawn(keep_house(housekeeping, known));
     Ok(App { api: api_address, admin: admin_address, servers, shutdown, grace: listen.shutdown_grace })
 }

@@ -1,0 +1,86 @@
+//! Spent answers and forgotten keys are taken away in the background; nobody is told anything else for it.
+
+use std::time::Duration;
+
+use testkit::until;
+
+use crate::harness::database::Effects;
+use crate::harness::{App, World, redis_command};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+async fn count(app: &App, condition: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM idempotency_records WHERE {condition}");
+    app.db.query_one(&sql, &[]).await.expect("the records").get(0)
+}
+
+/// Thousands of rows of each kind: what is due goes, batch after batch, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_due_goes_and_nothing_else() {
+    let app = App::builder(World::Absent).start().await;
+    let second = app.new_replica().await;
+    assert_eq!(app.order("live", 1).await.status, 201);
+    let rows = "INSERT INTO idempotency_records (account_id, key, request_path, request_hash, fingerprint_version, request_id,
+                    status, response_code, response_headers, response_body, result_expires_at, key_expires_at)
+                SELECT 1, kind || n, '/', sha256('x'), 1, gen_random_uuid(), status, code, headers, body,
+                       now() + result, now() + key + n * interval '1 millisecond'
+                  FROM generate_series(1, 1700) AS n, (VALUES
+                    ('forgotten-', 'COMPLETED', 201::smallint, '{location,/x}'::text[], 'body'::bytea, interval '-40 days', interval '-10 days'),
+                    ('spent-', 'FAILED', 422::smallint, '{location,/x}', 'body', interval '-1 day', interval '28 days'),
+                    ('kept-', 'COMPLETED', 201::smallint, '{location,/x}', 'body', interval '1 hour', interval '29 days 1 hour')
+                  ) AS kinds (kind, status, code, headers, body, result, key)";
+    app.db.batch_execute(rows).await.expect("rows");
+    let running = "INSERT INTO idempotency_records (account_id, key, request_path, request_hash, fingerprint_version, request_id, status,
+                       result_expires_at, key_expires_at)
+                   VALUES (1, 'running', '/', sha256('x'), 1, gen_random_uuid(), 'IN_PROGRESS', now() - interval '1 day', now() - interval '1 day')";
+    app.db.batch_execute(running).await.expect("a row");
+    until("forgotten keys are gone", BOUND, || async { count(&app, "key LIKE 'forgotten-%'").await == 0 })
+        .await;
+    until("spent bodies are gone", BOUND, || async {
+        count(&app, "key LIKE 'spent-%' AND response_body IS NOT NULL").await == 0
+    })
+    .await;
+    assert_eq!(
+        count(&app, "key LIKE 'spent-%' AND response_headers IS NOT NULL").await,
+        1700,
+        "what is left says where"
+    );
+    assert_eq!(count(&app, "key LIKE 'kept-%' AND response_body IS NOT NULL").await, 1700);
+    assert_eq!(count(&app, "key IN ('running', 'live')").await, 2);
+    let reaped = |text: String| -> f64 {
+        let lines = text.lines().filter(|line| line.starts_with("idempotency_reaped_total{kind=\"keys\"}"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    let mut total = 0.0;
+    for admin in [app.replica().admin, second.admin] {
+        total +=
+            reaped(testkit::send(admin, &testkit::Request::get("/metrics")).await.expect("metrics").text());
+    }
+    assert!((total - 1700.0).abs() < 0.5, "counted once over both replicas: {total}");
+    assert_eq!(app.order("live", 1).await.header("idempotent-replayed"), Some("true"));
+}
+
+/// The answer to a retry is the same before and after the reaper came, with Redis and without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nobody_is_told_anything_else_for_it() {
+    for world in [World::Up, World::Absent] {
+        let app = App::builder(world).start().await;
+        let first = app.order("K", 2).await;
+        assert_eq!(first.status, 201);
+        // The answer is spent at once; the reaper comes when it comes.
+        let spend = "UPDATE idempotency_records SET result_expires_at = now() - interval '1 second',
+                            key_expires_at = now() + interval '29 days' - interval '2 seconds'";
+        app.db.batch_execute(spend).await.expect("spent");
+        if world == World::Up {
+            let _: () = redis_command(app.redis_address, &["FLUSHALL"]).await.expect("flushed");
+        }
+        let before = app.order("K", 2).await;
+        until("the reaper came", BOUND, || async { count(&app, "response_body IS NULL").await == 1 }).await;
+        let after = app.order("K", 2).await;
+        for answer in [before, after] {
+            assert_eq!((answer.status, answer.json()["code"].as_str()), (409, Some("already-completed")));
+            assert_eq!(answer.header("location"), first.header("location"));
+        }
+        assert_eq!(app.effects("K").await, Effects::ONCE);
+    }
+}
