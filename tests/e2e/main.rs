@@ -24,3 +24,4 @@ mod shutdown;
 mod smoke;
 mod status;
 mod waiting;
+mod webhook_endpoints;

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::Asked;
 use crate::key::{AccountId, IdempotencyKey, lock_redis_name, redis_name, serialised_redis_name};
 
 /// An arrival that has passed every check that needs no store.
@@ -13,7 +13,7 @@ pub struct Attempt {
     /// The client's key.
     pub key: IdempotencyKey,
     /// What is asked for.
-    pub fingerprint: Fingerprint,
+    pub asked: Asked,
     /// Path with query, as received.
     pub path: String,
     /// This arrival's own id, never the client's.
@@ -29,18 +29,17 @@ impl Attempt {
     pub fn new(
         account: AccountId,
         key: IdempotencyKey,
-        fingerprint: Fingerprint,
+        asked: Asked,
         path: String,
         request_id: Uuid,
     ) -> Self {
         let redis_name = redis_name(account, &key);
-        Self { account, key, fingerprint, path, request_id, serial: None, redis_name, redis_lock: None }
+        Self { account, key, asked, path, request_id, serial: None, redis_name, redis_lock: None }
     }
 
     /// Only the question what has become of a key.
     pub(crate) fn inquiry(account: AccountId, key: IdempotencyKey) -> Self {
-        let nothing = Fingerprint { version: 0, digest: [0; 32] };
-        Self::new(account, key, nothing, String::new(), Uuid::now_v7())
+        Self::new(account, key, Asked::nothing(), String::new(), Uuid::now_v7())
     }
 
     /// The same, for a serialised command.

@@ -131,7 +131,7 @@ impl Engine {
     async fn judge_impostor(&self, attempt: &Attempt) -> Answer {
         match self.ledger.look(attempt).await {
             Ok(None) => Answer::Reused,
-            Ok(Some(record)) => match decide(Some(&record), &attempt.fingerprint) {
+            Ok(Some(record)) => match decide(Some(&record), &attempt.asked) {
                 Verdict::Replay(finished) => {
                     self.gate.refill(attempt, Claim::none(), &record, &finished).await;
                     Answer::Replay { finished, tier: Tier::Miss }
@@ -243,7 +243,7 @@ impl Engine {
             Ok(entered) => entered,
             Err(error) => return Err(self.not_begun(&error)),
         };
-        match decide(record.as_ref(), &attempt.fingerprint) {
+        match decide(record.as_ref(), &attempt.asked) {
             Verdict::Execute { .. } if locked && !alone => {
                 transaction.rollback().await;
                 Err(Run::Answered(Answer::CallerBusy, After::Release))
@@ -322,7 +322,7 @@ impl Engine {
         match self.ledger.resolve(attempt).await {
             Ok(Resolved::Gone) => Run::Again("the commit was lost with its connection".to_owned()),
             Ok(Resolved::Found(record)) => {
-                let verdict = decide(Some(&record), &attempt.fingerprint);
+                let verdict = decide(Some(&record), &attempt.asked);
                 let (answer, after) = self.decided(attempt, claim, Some(&record), verdict).await;
                 match answer {
                     // This attempt's own record: it is the first answer, not a replay.

@@ -166,8 +166,8 @@ impl Gate {
                 b"MD" => Acquired::OtherDone,
                 b"L" => Acquired::CallerBusy,
                 b"B" | b"U" => proceed(Hold::Nothing),
-                done => match value::finished(done, attempt.account) {
-                    Some(finished) => Acquired::Done(finished),
+                value => match judge(attempt, value) {
+                    Some(judged) => judged,
                     None => proceed(Hold::Nothing),
                 },
             },
@@ -323,6 +323,16 @@ impl Gate {
     }
 }
 
+/// What a value says that the script handed out: a done one, or a running one of another fingerprint version.
+fn judge(attempt: &Attempt, value: &[u8]) -> Option<Acquired> {
+    let contradicts = attempt.asked.contradicts(&value::fingerprint(value)?);
+    if value.get(1) == Some(&b'R') {
+        return Some(if contradicts { Acquired::OtherRunning } else { Acquired::Running });
+    }
+    let finished = value::finished(value, attempt.account)?;
+    Some(if contradicts { Acquired::OtherDone } else { Acquired::Done(finished) })
+}
+
 fn identity(attempt: &Attempt, generation: Generation) -> Identity {
-    Identity { generation, fingerprint: attempt.fingerprint, account: attempt.account }
+    Identity { generation, fingerprint: attempt.asked.current, account: attempt.account }
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::attempt::Attempt;
 use crate::command::Command;
 use crate::engine::Engine;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::Asked;
 use crate::key::{AccountId, IdempotencyKey, KeyError};
 use crate::prefer::Preferences;
 use crate::problem::Problem;
@@ -29,7 +29,7 @@ use crate::shutdown::Shutdown;
 
 pub use status::{key_status, policy};
 
-pub use respond::{REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
+pub use respond::{EXPOSED_HEADERS, REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
 
 /// Who is calling. A service brings its own way to tell and registers it as `web::Data<Authenticator>`.
 pub trait Authenticate: 'static {
@@ -146,8 +146,8 @@ async fn read<C: Command>(
     let document = body::read_json(request, payload, body_max).await?;
     let (command, canonical) = input::parse::<C>(request, &document)?;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let fingerprint = Fingerprint::compute(request.method().as_str(), &path, C::NAME, &canonical);
-    let attempt = Attempt::new(account, key, fingerprint, path, request_id);
+    let asked = Asked::compute(request.method().as_str(), &path, C::NAME, &canonical);
+    let attempt = Attempt::new(account, key, asked, path, request_id);
     Ok((if C::SERIALIZE { attempt.serialised(C::NAME) } else { attempt }, command))
 }
 

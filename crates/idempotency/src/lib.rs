@@ -66,7 +66,7 @@ pub use attempt::Attempt;
 pub use command::{Abort, Command, Invalid, Replay, StatementError, TransactionControl, Tx};
 pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query, ReadError};
 pub use engine::Engine;
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Asked, Fingerprint};
 pub use generation::{CurrentGeneration, Generation};
 pub use id::{Id, NotAnId};
 pub use key::{AccountId, IdempotencyKey, KEY_LEN_MAX, KeyError};

@@ -78,7 +78,7 @@ impl Reaper {
                 counts.forgotten =
                     self.database.run(&held, forget).await?.first().map_or(0, |row| row.get(0));
             }
-            held.batch_execute("COMMIT").await?;
+            held.batch_execute("COMMIT /* reaper */").await?;
             Ok::<_, tokio_postgres::Error>(counts)
         };
         let counts = match tokio::time::timeout(self.database.statement_timeout, work).await {

@@ -3,7 +3,7 @@
 //! Pure: no store, no clock (the database's time comes with the row). Invariant: [`decide`] is total, and only an
 //! absent record, or one past its key retention, lets an attempt execute.
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Asked, Fingerprint};
 use crate::generation::Generation;
 use crate::reply::Finished;
 
@@ -64,12 +64,12 @@ pub enum Verdict {
 }
 
 /// The truth table, in the order of the contract: expiry of the key, fingerprint, running, replay.
-pub fn decide(record: Option<&Record>, attempt: &Fingerprint) -> Verdict {
+pub fn decide(record: Option<&Record>, asked: &Asked) -> Verdict {
     let Some(record) = record else { return Verdict::Execute { forget: false } };
     if record.is_forgotten() {
         return Verdict::Execute { forget: true };
     }
-    if attempt.contradicts(&record.fingerprint) {
+    if asked.contradicts(&record.fingerprint) {
         return Verdict::Reused;
     }
     match (&record.status, &record.finished) {
@@ -103,8 +103,8 @@ mod tests {
     /// Every combination of status, fingerprint, result horizon, key horizon and presence of the body.
     #[test]
     fn the_table_is_total_and_in_the_order_of_the_contract() {
-        let asked = Fingerprint::compute("POST", "/", "c", b"{}");
-        let other = Fingerprint::compute("POST", "/", "c", b"{1}");
+        let asked = Asked::compute("POST", "/", "c", b"{}");
+        let other = Asked::compute("POST", "/", "c", b"{1}");
         assert_eq!(decide(None, &asked), Verdict::Execute { forget: false });
         for status in [Status::InProgress, Status::Completed, Status::Failed] {
             for same in [true, false] {
@@ -112,7 +112,7 @@ mod tests {
                     for key_left in [-1, 0, 1] {
                         for kept in [true, false] {
                             let record = Record {
-                                fingerprint: if same { asked } else { other },
+                                fingerprint: if same { asked.current } else { other.current },
                                 status,
                                 finished: (status != Status::InProgress).then(|| answered(kept, result_left)),
                                 key_expires_ms: NOW + key_left,

@@ -81,6 +81,12 @@ pub fn done(identity: &Identity, finished: &Finished, body_max: usize) -> Vec<u8
     header(b'B', identity, finished.expires_ms, 0)
 }
 
+/// What the value of a running or done key was asked for.
+pub fn fingerprint(value: &[u8]) -> Option<Fingerprint> {
+    let digest = value.get(11..43)?.try_into().ok()?;
+    Some(Fingerprint { version: *value.get(10)?, digest })
+}
+
 /// The answer in a done value, if it is one and of this account.
 pub fn finished(value: &[u8], account: AccountId) -> Option<Finished> {
     let (header, rest) = value.split_at_checked(HEADER_LEN)?;
@@ -106,7 +112,7 @@ mod tests {
     fn a_done_value_is_read_back_by_its_account_only() {
         let identity = Identity {
             generation: Generation(7),
-            fingerprint: Fingerprint::compute("POST", "/", "c", b"{}"),
+            fingerprint: crate::fingerprint::Asked::compute("POST", "/", "c", b"{}").current,
             account: AccountId(42),
         };
         let reply = StoredReply { status: 201, headers: vec![], body: b"\x00\xff{}".to_vec() };

@@ -95,7 +95,7 @@ impl Waiting {
         }
         let key = (attempt.account, attempt.key.clone());
         if let Some(queue) = self.lock().get(&key) {
-            let outcome = Outcome { fingerprint: attempt.fingerprint, answer: answer.clone() };
+            let outcome = Outcome { fingerprint: attempt.asked.current, answer: answer.clone() };
             queue.outcomes.send_replace(Some(Arc::new(outcome)));
         }
     }

@@ -6,7 +6,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use actix_cors::Cors;
 use actix_web::dev::ServerHandle;
+use actix_web::middleware::Condition;
 use actix_web::{App as ActixApp, HttpServer, web};
 use anyhow::{Context as _, bail};
 use idempotency::gate::Gate;
@@ -19,6 +21,8 @@ use crate::{ExtraRoutes, admin, auth, routes};
 
 /// How often the generation of the database is asked for.
 const GENERATION_EVERY: Duration = Duration::from_secs(1);
+/// How long a browser may remember a preflight, in seconds.
+const CORS_MAX_AGE: usize = 3600;
 /// How long connections may take to close once all work is done, in whole seconds.
 const CLOSE_MAX: u64 = 1;
 
@@ -26,6 +30,8 @@ const CLOSE_MAX: u64 = 1;
 pub struct Shop {
     /// For reads outside commands.
     pub database: Database,
+    /// Whether webhooks may go to private addresses.
+    pub webhooks_may_be_private: bool,
 }
 
 /// A running service.
@@ -73,8 +79,15 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
                 std::sync::Arc::new(Engine::new(gate, ledger, policy, waiting.clone(), shutdown.clone()));
             let keys = ApiKeys::new(known.clone(), database.clone());
             let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
-            let shop = web::Data::new(Shop { database });
+            let shop = web::Data::new(Shop {
+                database,
+                webhooks_may_be_private: arguments.limits.webhook_allow_private,
+            });
             ActixApp::new()
+                .wrap(Condition::new(
+                    !arguments.listen.cors_origins.is_empty(),
+                    cors(&arguments.listen.cors_origins),
+                ))
                 .app_data(shop)
                 .configure(|config| services.register(config))
                 .configure(routes::table)
@@ -110,6 +123,19 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
     tokio::spawn(Reaper::new(housekeeping.clone(), &arguments.policy()).run());
     tokio::spawn(keep_house(housekeeping, known));
     Ok(App { api: api_address, admin: admin_address, servers, shutdown, grace: listen.shutdown_grace })
+}
+
+/// What browsers of other origins may send and see.
+fn cors(origins: &[String]) -> Cors {
+    let mut cors = Cors::default()
+        .allowed_methods(["GET", "HEAD", "POST", "DELETE"])
+        .allowed_headers(["authorization", "content-type", "idempotency-key", "prefer"])
+        .expose_headers(idempotency::http::EXPOSED_HEADERS)
+        .max_age(CORS_MAX_AGE);
+    for origin in origins {
+        cors = cors.allowed_origin(origin);
+    }
+    cors
 }
 
 /// `order-service serve`.

@@ -39,6 +39,9 @@ pub(crate) struct Listen {
     /// Bearer token of the admin listener (/livez and /readyz stay open)
     #[arg(long, env = "ADMIN_TOKEN", hide_env_values = true)]
     pub(crate) admin_token: Option<String>,
+    /// Origins whose browsers may call, separated by commas
+    #[arg(long, env = "CORS_ORIGINS", value_delimiter = ',')]
+    pub(crate) cors_origins: Vec<String>,
     /// How long running work is waited for on SIGTERM
     #[arg(long, env = "SHUTDOWN_GRACE", default_value = "30s", value_parser = parse_duration)]
     pub(crate) shutdown_grace: Duration,
@@ -107,6 +110,9 @@ pub(crate) struct Limits {
     /// The longest that a statement waits for a lock
     #[arg(long, env = "DATABASE_LOCK_TIMEOUT", default_value = "2s", value_parser = parse_duration)]
     pub(crate) database_lock_timeout: Duration,
+    /// Let webhooks go to loopback and private addresses
+    #[arg(long, env = "WEBHOOK_ALLOW_PRIVATE", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) webhook_allow_private: bool,
     /// Whether a transaction pooler stands before PostgreSQL
     #[arg(long, env = "DATABASE_POOLER", default_value = "none")]
     pub(crate) database_pooler: PoolerChoice,

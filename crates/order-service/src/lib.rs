@@ -20,6 +20,7 @@ mod problem_pages;
 mod reading;
 mod routes;
 mod seed;
+mod webhooks;
 
 use std::process::ExitCode;
 

@@ -11,10 +11,15 @@ use idempotency::problems;
 
 use crate::orders::rejections;
 use crate::reading::with_request_id;
+use crate::webhooks;
 
 /// `GET /problems/{code}`
 pub(crate) async fn page(code: web::Path<String>) -> HttpResponse {
-    let kinds = problems::ALL.iter().chain(rejections::ALL).filter(|kind| kind.code == code.as_str());
+    let kinds = problems::ALL
+        .iter()
+        .chain(rejections::ALL)
+        .chain(webhooks::REJECTIONS)
+        .filter(|kind| kind.code == code.as_str());
     let sections: Vec<String> = kinds.map(|kind| section(kind)).collect();
     if sections.is_empty() {
         return fallback_not_found().await;
@@ -49,7 +54,7 @@ mod tests {
 
     #[test]
     fn pages_say_what_they_are_about_and_codes_are_one_word() {
-        for kind in problems::ALL.iter().chain(rejections::ALL) {
+        for kind in problems::ALL.iter().chain(rejections::ALL).chain(webhooks::REJECTIONS) {
             assert!(kind.code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", kind.code);
             assert!(!kind.page.contains(['<', '>', '&']) && kind.page.len() > 60, "{}", kind.code);
         }

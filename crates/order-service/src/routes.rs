@@ -9,6 +9,7 @@ use actix_web::{Resource, Route, guard};
 use idempotency::http::{command, key_status, method_not_allowed, policy, resource};
 
 use crate::orders::{self, CancelOrder, CreateOrder};
+use crate::webhooks::{self, RegisterEndpoint};
 use crate::{catalogue, problem_pages};
 
 pub(crate) fn table(config: &mut ServiceConfig) {
@@ -18,6 +19,11 @@ pub(crate) fn table(config: &mut ServiceConfig) {
         .service(command::<CancelOrder>("/v1/orders/{id}/cancel"))
         .service(read_only("/v1/products", reading().to(catalogue::list)))
         .service(read_only("/v1/products/{sku}", reading().to(catalogue::one)))
+        .service(also_read(
+            command::<RegisterEndpoint>("/v1/webhook-endpoints"),
+            reading().to(webhooks::list),
+        ))
+        .service(deletable("/v1/webhook-endpoints/{id}", web::delete().to(webhooks::delete)))
         .service(key_status("/v1/idempotency-keys"))
         .service(policy("/v1/idempotency"))
         .service(read_only("/problems/{code}", reading().to(problem_pages::page)));
@@ -40,4 +46,9 @@ fn also_read(command: Resource, route: Route) -> Resource {
     command
         .route(route)
         .default_service(web::route().to(|| method_not_allowed(&[Method::POST, Method::GET, Method::HEAD])))
+}
+
+/// A path that can only be deleted.
+fn deletable(path: &str, route: Route) -> Resource {
+    resource(path).route(route).default_service(web::route().to(|| method_not_allowed(&[Method::DELETE])))
 }

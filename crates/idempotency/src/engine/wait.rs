@@ -46,7 +46,7 @@ impl Engine {
                             return outcome.answer.shared();
                         }
                         pause = Duration::ZERO;
-                    } else if attempt.fingerprint.contradicts(&outcome.fingerprint) {
+                    } else if attempt.asked.contradicts(&outcome.fingerprint) {
                         return Answer::Reused;
                     } else {
                         return outcome.answer.shared();

@@ -23,7 +23,11 @@ if held then
       if state == 'R' then return 'MR' end
       return 'MD'
     end
-    if state == 'R' then return 'R' end
+    if state == 'R' then
+      -- A fingerprint of another version is compared outside.
+      if string.sub(held, 11, 11) ~= string.sub(mine, 11, 11) then return held end
+      return 'R'
+    end
     if state == 'B' then return 'B' end
     if state == 'D' or state == 'N' then return held end
     return 'U'

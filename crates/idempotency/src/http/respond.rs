@@ -14,6 +14,20 @@ use crate::problem::Problem;
 use crate::problems;
 use crate::reply::Finished;
 
+/// The headers of answers that a browser of another origin must be allowed to see.
+pub const EXPOSED_HEADERS: [&str; 11] = [
+    "idempotent-replayed",
+    "x-cache-lookup",
+    "idempotency-expires",
+    "x-request-id",
+    "original-request-id",
+    "location",
+    "retry-after",
+    "preference-applied",
+    "link",
+    "etag",
+    "allow",
+];
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 const ORIGINAL_REQUEST_ID: HeaderName = HeaderName::from_static("original-request-id");

@@ -126,7 +126,7 @@ async fn send_completion(
     let headers: Vec<&str> =
         reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
     let (account, key, path) = (attempt.account.0, attempt.key.as_str(), attempt.path.as_str());
-    let (hash, version) = (attempt.fingerprint.digest.to_vec(), i16::from(attempt.fingerprint.version));
+    let (hash, version) = (attempt.asked.current.digest.to_vec(), i16::from(attempt.asked.current.version));
     let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
     let body = work.kept.then_some(reply.body.as_slice());
     let record = Query {
