@@ -159,3 +159,15 @@ fn production_code_does_not_unwrap() {
         }
     }
 }
+
+/// Two migrations with one number: the second would be left out wherever the first has been applied.
+#[test]
+fn migrations_have_numbers_of_their_own() {
+    let mut numbers: Vec<String> = files("migrations", "sql")
+        .iter()
+        .map(|(name, _)| name.split("__").next().unwrap_or_default().to_owned())
+        .collect();
+    let all = numbers.len();
+    numbers.dedup();
+    assert_eq!(numbers.len(), all);
+}

@@ -10,12 +10,13 @@
 # the pipe is a plan too: our parent wants the server to end now.
 #
 # We lead an own process group: Ctrl-C in a terminal reaches our parent alone, which then tells us.
-trap '' HUP INT TERM
+# PIPE too: whoever started us may be gone before we say the process id, and the server must still be ended.
+trap '' HUP INT TERM PIPE
 plan=$1
 shift
 
 # Ignored signals are inherited: the server gets them back. `exec` keeps the process id.
-(trap - HUP INT TERM; exec "$@") </dev/null >&2 3<&- &
+(trap - HUP INT TERM PIPE; exec "$@") </dev/null >&2 3<&- &
 server=$!
 exec 3<&0
 echo "$server"

@@ -216,7 +216,11 @@ impl Engine {
                 match database_error(failure.as_ref()) {
                     Some(error) => self.failed(work, error),
                     None => {
-                        tracing::error!(command = work.name(), error = %failure, "the command failed");
+                        tracing::error!(
+                            command = work.name(),
+                            error = sqlstate::explain(failure.as_ref()),
+                            "the command failed"
+                        );
                         Run::Answered(Answer::Internal, After::Release)
                     }
                 }
@@ -308,7 +312,7 @@ impl Engine {
                     After::Release,
                 ),
                 Trouble::Broken => {
-                    tracing::error!(%error, detail = ?error.as_db_error(), "PostgreSQL refused the commit");
+                    tracing::error!(error = sqlstate::explain(&error), "PostgreSQL refused the commit");
                     Run::Answered(Answer::Internal, After::Release)
                 }
             },
@@ -333,7 +337,10 @@ impl Engine {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "the outcome of COMMIT was not learned in time");
+                tracing::warn!(
+                    error = sqlstate::explain(&error),
+                    "the outcome of COMMIT was not learned in time"
+                );
                 let open =
                     Answer::Unavailable("the outcome was not learned in time; send the same request again");
                 Run::Answered(open, After::Leave)
@@ -342,8 +349,8 @@ impl Engine {
     }
 }
 
-fn unavailable(error: &dyn std::error::Error) -> Answer {
-    tracing::warn!(%error, "PostgreSQL could not be asked");
+fn unavailable(error: &(dyn std::error::Error + 'static)) -> Answer {
+    tracing::warn!(error = sqlstate::explain(error), "PostgreSQL could not be asked");
     Answer::Unavailable("the database could not be asked in time")
 }
 

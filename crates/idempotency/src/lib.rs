@@ -77,4 +77,5 @@ pub use problem::{Problem, ProblemKind, SameKey};
 pub use reaper::{Counts, Reaper};
 pub use reply::{Reply, StoredReply};
 pub use shutdown::Shutdown;
+pub use sqlstate::explain;
 pub use waiting::Waiting;

@@ -59,6 +59,21 @@ pub fn violated_unique(error: &tokio_postgres::Error) -> Option<&str> {
     (*db.code() == SqlState::UNIQUE_VIOLATION).then(|| db.constraint()).flatten()
 }
 
+/// An error with its causes in one line: PostgreSQL's own words are often the innermost.
+pub fn explain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// The PostgreSQL error in a chain of causes, if there is one.
 pub fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a tokio_postgres::Error> {
     let mut cause = Some(error);

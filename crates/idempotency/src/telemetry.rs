@@ -20,7 +20,7 @@ pub const LEASES_LOST: &str = "idempotency_leases_lost_total";
 pub const WAITERS: &str = "idempotency_waiters";
 /// What the reaper took away, by kind.
 pub const REAPED: &str = "idempotency_reaped_total";
-/// Runs of a command beyond the first, by what made them necessary.
+/// Runs of a command beyond the first.
 pub const RERUNS: &str = "idempotency_reruns_total";
 
 pub(crate) fn request(command: &'static str, outcome: &'static str) {

@@ -10,7 +10,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use idempotency::gate::Gate;
 use idempotency::http::{fallback_not_found, problem_response};
-use idempotency::{Database, Shutdown, problems};
+use idempotency::{Database, Shutdown, explain, problems};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
@@ -20,7 +20,7 @@ use crate::{auth, migrations};
 
 /// How long one probe may take.
 const PROBE_MAX: Duration = Duration::from_secs(2);
-/// How often histograms are folded, so that their memory does not grow when nobody scrapes.
+/// How often the recorder tidies up, so that its memory does not grow when nobody scrapes.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 const READY_SQL: &str = "
@@ -69,6 +69,26 @@ impl Operator {
             .route("/metrics", web::get().to(metrics))
             .default_service(web::route().to(fallback_not_found));
     }
+
+    /// Why the database cannot serve, if it cannot.
+    pub(crate) async fn database_state(&self) -> Result<(), &'static str> {
+        let rows = match tokio::time::timeout(PROBE_MAX, self.database.read(READY_SQL, &[])).await {
+            Err(_) => return Err("database does not answer"),
+            Ok(Err(error)) if error.is_temporary() => {
+                tracing::debug!(error = explain(&error), "the database is away");
+                return Err("database is away");
+            }
+            // The history is only there once migrated.
+            Ok(Err(_)) => return Err("database is not migrated"),
+            Ok(Ok(rows)) => rows,
+        };
+        match rows.first() {
+            Some(row) if row.get(0) => Err("database is read-only"),
+            Some(row) if row.get::<_, i32>(1) < migrations::newest() => Err("database is not migrated"),
+            Some(_) => Ok(()),
+            None => Err("database does not answer"),
+        }
+    }
 }
 
 async fn livez() -> HttpResponse {
@@ -77,7 +97,7 @@ async fn livez() -> HttpResponse {
 
 /// 503 when PostgreSQL is away, read-only or not migrated, or this replica is stopping; Redis away is `degraded`.
 async fn readyz(operator: web::Data<Operator>) -> HttpResponse {
-    let (database, redis) = tokio::join!(database_state(&operator.database), operator.gate.is_writable());
+    let (database, redis) = tokio::join!(operator.database_state(), operator.gate.is_writable());
     let not_ready = if operator.shutdown.has_begun() { Some("stopping") } else { database.err() };
     match (not_ready, redis) {
         (Some(why), _) => {
@@ -85,22 +105,6 @@ async fn readyz(operator: web::Data<Operator>) -> HttpResponse {
         }
         (None, false) => HttpResponse::Ok().json(json!({ "status": "degraded", "reason": "redis" })),
         (None, true) => HttpResponse::Ok().json(json!({ "status": "ready" })),
-    }
-}
-
-async fn database_state(database: &Database) -> Result<(), &'static str> {
-    let rows = match tokio::time::timeout(PROBE_MAX, database.read(READY_SQL, &[])).await {
-        Err(_) => return Err("database does not answer"),
-        Ok(Err(error)) if error.is_temporary() => return Err("database is away"),
-        // The history is only there once migrated.
-        Ok(Err(_)) => return Err("database is not migrated"),
-        Ok(Ok(rows)) => rows,
-    };
-    match rows.first() {
-        Some(row) if row.get(0) => Err("database is read-only"),
-        Some(row) if row.get::<_, i32>(1) < migrations::newest() => Err("database is not migrated"),
-        Some(_) => Ok(()),
-        None => Err("database does not answer"),
     }
 }
 

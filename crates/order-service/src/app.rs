@@ -40,6 +40,7 @@ pub(crate) struct App {
     pub(crate) admin: SocketAddr,
     servers: [ServerHandle; 2],
     shutdown: Shutdown,
+    operator: admin::Operator,
     grace: Duration,
 }
 
@@ -109,7 +110,8 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
         shutdown.clone(),
         listen.admin_token.clone(),
     );
-    let admin = HttpServer::new(move || ActixApp::new().configure(|config| operator.routes(config)))
+    let for_admin = operator.clone();
+    let admin = HttpServer::new(move || ActixApp::new().configure(|config| for_admin.routes(config)))
         .workers(1)
         .disable_signals()
         .shutdown_timeout(CLOSE_MAX)
@@ -122,7 +124,14 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
     tokio::spawn(admin);
     tokio::spawn(Reaper::new(housekeeping.clone(), &arguments.policy()).run());
     tokio::spawn(keep_house(housekeeping, known));
-    Ok(App { api: api_address, admin: admin_address, servers, shutdown, grace: listen.shutdown_grace })
+    Ok(App {
+        api: api_address,
+        admin: admin_address,
+        servers,
+        shutdown,
+        operator,
+        grace: listen.shutdown_grace,
+    })
 }
 
 /// What browsers of other origins may send and see.
@@ -143,6 +152,9 @@ pub(crate) async fn serve(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::
     let signals = Signals::new()?;
     let app = start(arguments, extra)?;
     tracing::info!(api = %app.api, admin = %app.admin, "serving");
+    if let Err(why) = app.operator.database_state().await {
+        tracing::warn!("{why}: requests are answered 503 until that is mended (/readyz says when)");
+    }
     app.run_until_stopped(signals).await
 }
 

@@ -12,7 +12,7 @@ use actix_web::HttpRequest;
 use actix_web::http::header;
 use futures_util::future::LocalBoxFuture;
 use idempotency::http::Authenticate;
-use idempotency::{AccountId, Database, Problem, ReadError, problems};
+use idempotency::{AccountId, Database, Problem, ReadError, explain, problems};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
@@ -108,7 +108,7 @@ impl ApiKeys {
         }
         let sql = "SELECT account_id, secret_hash FROM api_keys WHERE id = $1 AND revoked_at IS NULL";
         let rows = self.database.read(sql, &[&id]).await.map_err(|error| {
-            tracing::warn!(%error, "an API key could not be looked up");
+            tracing::warn!(error = explain(&error), "an API key could not be looked up");
             problems::TEMPORARILY_UNAVAILABLE.because("this API key cannot be checked now")
         })?;
         let Some(row) = rows.first() else { return Ok(None) };

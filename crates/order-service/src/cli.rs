@@ -1,6 +1,5 @@
 //! The command line: names the commands, runs one, and says in one line what went wrong.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -8,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::ExtraRoutes;
-use crate::config::{DatabaseUrl, Limits, Listen, ServeArgs};
+use crate::config::{DatabaseUrl, DevArgs, ServeArgs};
 use crate::logging::LogFormat;
 use crate::{accounts, app, dev, logging, migrations, seed};
 
@@ -45,24 +44,6 @@ enum Command {
         #[command(subcommand)]
         command: AccountsCommand,
     },
-}
-
-/// What `dev` needs.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DevArgs {
-    /// Where the private servers keep their data
-    #[arg(long, env = "DATA_DIR", default_value = ".order-service")]
-    pub(crate) data_dir: PathBuf,
-    /// Use this PostgreSQL instead of a private one
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    pub(crate) database_url: Option<String>,
-    /// Use this Redis instead of a private one
-    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
-    pub(crate) redis_url: Option<String>,
-    #[command(flatten)]
-    pub(crate) listen: Listen,
-    #[command(flatten)]
-    pub(crate) limits: Limits,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,8 +1,9 @@
 //! What the service is told: one small struct per concern, each option also an environment variable.
 //!
-//! Knows names, defaults and contradictions. Invariant: what passed [`ServeArgs::check`] can be started.
+//! Knows names, defaults and contradictions. Invariant: what has no [`contradictions`] can be started.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -121,6 +122,24 @@ pub(crate) struct Limits {
     pub(crate) redis_timeout: Duration,
 }
 
+/// What `dev` needs.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// Where the private servers keep their data
+    #[arg(long, env = "DATA_DIR", default_value = ".order-service")]
+    pub(crate) data_dir: PathBuf,
+    /// Use this PostgreSQL instead of a private one
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub(crate) database_url: Option<String>,
+    /// Use this Redis instead of a private one
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    pub(crate) redis_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+}
+
 /// All of what `serve` needs.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
@@ -132,51 +151,60 @@ pub(crate) struct ServeArgs {
     pub(crate) limits: Limits,
 }
 
-impl ServeArgs {
-    /// Contradictions, one line each.
-    pub(crate) fn check(&self) -> Vec<String> {
-        let mut faults = self.policy().check();
-        let limits = &self.limits;
-        let spans = [
-            ("DATABASE_POOL_WAIT", limits.database_pool_wait),
-            ("DATABASE_STATEMENT_TIMEOUT", limits.database_statement_timeout),
-            ("DATABASE_LOCK_TIMEOUT", limits.database_lock_timeout),
-            ("REDIS_TIMEOUT", limits.redis_timeout),
-            ("SHUTDOWN_GRACE", self.listen.shutdown_grace),
-        ];
-        for (name, span) in spans {
-            if span.is_zero() {
-                faults.push(format!("{name} must be above zero"));
-            }
+/// Contradictions, one line each.
+pub(crate) fn contradictions(listen: &Listen, limits: &Limits) -> Vec<String> {
+    let mut faults = limits.policy().check();
+    let spans = [
+        ("DATABASE_POOL_WAIT", limits.database_pool_wait),
+        ("DATABASE_STATEMENT_TIMEOUT", limits.database_statement_timeout),
+        ("DATABASE_LOCK_TIMEOUT", limits.database_lock_timeout),
+        ("REDIS_TIMEOUT", limits.redis_timeout),
+        ("SHUTDOWN_GRACE", listen.shutdown_grace),
+    ];
+    for (name, span) in spans {
+        if span.is_zero() {
+            faults.push(format!("{name} must be above zero"));
         }
-        if limits.database_pool == 0 {
-            faults.push("DATABASE_POOL must be above zero".to_owned());
-        }
-        if self.listen.admin_token.as_deref().is_some_and(str::is_empty) {
-            faults.push("ADMIN_TOKEN must not be empty".to_owned());
-        }
-        if !self.listen.admin_bind.ip().is_loopback() && self.listen.admin_token.is_none() {
-            faults.push("ADMIN_BIND is not a loopback address: set ADMIN_TOKEN".to_owned());
-        }
-        faults
     }
+    if limits.database_pool == 0 {
+        faults.push("DATABASE_POOL must be above zero".to_owned());
+    }
+    if listen.admin_token.as_deref().is_some_and(str::is_empty) {
+        faults.push("ADMIN_TOKEN must not be empty".to_owned());
+    }
+    if !listen.admin_bind.ip().is_loopback() && listen.admin_token.is_none() {
+        faults.push("ADMIN_BIND is not a loopback address: set ADMIN_TOKEN".to_owned());
+    }
+    faults
+}
 
+impl Limits {
     pub(crate) fn policy(&self) -> Policy {
         Policy {
-            lease: self.limits.idempotency_lease,
-            execute_max: self.limits.idempotency_execute_max,
-            result_retention: self.limits.idempotency_result_retention,
-            key_retention: self.limits.idempotency_key_retention,
-            cache_body_max: self.limits.idempotency_cache_body_max,
-            body_max: self.limits.body_max,
-            stored_body_max: self.limits.stored_body_max,
-            on_duplicate: match self.limits.idempotency_on_duplicate {
+            lease: self.idempotency_lease,
+            execute_max: self.idempotency_execute_max,
+            result_retention: self.idempotency_result_retention,
+            key_retention: self.idempotency_key_retention,
+            cache_body_max: self.idempotency_cache_body_max,
+            body_max: self.body_max,
+            stored_body_max: self.stored_body_max,
+            on_duplicate: match self.idempotency_on_duplicate {
                 DuplicateChoice::Reject => OnDuplicate::Reject,
                 DuplicateChoice::Wait => OnDuplicate::Wait,
             },
-            wait_max: self.limits.idempotency_wait_max,
-            waiters_max: self.limits.idempotency_waiters_max,
+            wait_max: self.idempotency_wait_max,
+            waiters_max: self.idempotency_waiters_max,
         }
+    }
+}
+
+impl ServeArgs {
+    pub(crate) fn check(&self) -> Vec<String> {
+        contradictions(&self.listen, &self.limits)
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.limits.policy()
     }
 
     pub(crate) fn database(&self) -> DatabaseConfig {

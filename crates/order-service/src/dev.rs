@@ -18,8 +18,7 @@ use devstack::{
 use serde_json::json;
 
 use crate::app::{self, Signals};
-use crate::cli::DevArgs;
-use crate::config::{DatabaseUrl, ServeArgs, Stores};
+use crate::config::{DatabaseUrl, DevArgs, ServeArgs, Stores, contradictions};
 use crate::{ExtraRoutes, accounts, migrations, seed};
 
 /// A run that ends while it starts a program leaves the folder locked for a moment more: between fork and exec the child
@@ -40,6 +39,20 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
     let _claim = claim(&directory)?;
     // A file from an earlier run would name ports that nobody listens on.
     let _ = fs::remove_file(directory.join("dev.json"));
+    let faults = contradictions(&arguments.listen, &arguments.limits);
+    if !faults.is_empty() {
+        bail!(faults.join("\nerror: "));
+    }
+    // Said aloud: a shell that has them set for something else would have that migrated and seeded.
+    for (name, url) in [("PostgreSQL", &arguments.database_url), ("Redis", &arguments.redis_url)] {
+        if let Some(url) = url {
+            let place = url.rsplit_once('@').map_or(url.as_str(), |(_, place)| place);
+            println!(
+                "using the {name} of {}_URL: {place}",
+                if name == "Redis" { "REDIS" } else { "DATABASE" }
+            );
+        }
+    }
 
     let starting = tokio::task::spawn_blocking({
         let (directory, database, redis) =
@@ -169,7 +182,7 @@ fn write_dev_json(
         "api_key": key,
         "pid": std::process::id(),
     });
-    replace(&path, &serde_json::to_string_pretty(&said)?)?;
+    replace(&path, &format!("{}\n", serde_json::to_string_pretty(&said)?))?;
     Ok(path)
 }
 
@@ -194,7 +207,7 @@ fn greeting(app: &app::App, key: &str, file: &Path) -> String {
          Paste this, twice: the second answer is the first one, and there is one order.\n\n  \
          curl -i http://{api}/v1/orders -H 'Authorization: Bearer {key}' -H 'Idempotency-Key: my-first-order' \
          -H 'Content-Type: application/json' -d '{{\"items\":[{{\"sku\":\"TEA-001\",\"quantity\":2}}]}}'\n\n\
-         Ctrl-C stops the service and its private servers; their data stays in {directory}.\n",
+         Ctrl-C stops the service and the servers that it started; their data stays in {directory}.\n",
         admin = app.admin,
         account = seed::ACCOUNT,
         file = file.display(),

@@ -16,8 +16,9 @@ pub(crate) enum LogFormat {
 
 /// Starts logging; a second call does nothing.
 pub(crate) fn start(format: Option<LogFormat>) {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("info,actix_server=warn,tokio_postgres=warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        EnvFilter::new("info,actix_server=warn,tokio_postgres=warn,deadpool.postgres=error")
+    });
     let text = format.map_or_else(|| std::io::stderr().is_terminal(), |format| format == LogFormat::Text);
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = if text {

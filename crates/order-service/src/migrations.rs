@@ -28,7 +28,9 @@ pub(crate) async fn apply(url: &str) -> anyhow::Result<Vec<String>> {
         .await
         .context("another replica is still migrating")?;
     let mut client = connect(url).await?;
-    let report = embedded::migrations::runner().run_async(&mut client).await.context("a migration failed")?;
+    // A newer build may have been here: rolling back must work on its schema (expand, then contract).
+    let runner = embedded::migrations::runner().set_abort_missing(false);
+    let report = runner.run_async(&mut client).await.context("a migration failed")?;
     // The lock goes with its session.
     Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
 }

@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::web;
 use actix_web::{FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder};
 use idempotency::http::{Authenticator, REQUEST_ID, problem_response};
-use idempotency::{AccountId, Problem, ReadError, problems};
+use idempotency::{AccountId, Problem, ReadError, explain, problems};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -60,7 +60,7 @@ pub(crate) fn with_request_id(mut response: HttpResponseBuilder) -> HttpResponse
 
 /// A read that PostgreSQL did not answer.
 pub(crate) fn unreadable(error: &ReadError) -> Problem {
-    tracing::warn!(%error, "a read failed");
+    tracing::warn!(error = explain(error), "a read failed");
     if error.is_temporary() {
         problems::TEMPORARILY_UNAVAILABLE.because("the database could not be asked in time")
     } else {

@@ -67,11 +67,19 @@ impl Engine {
         match sqlstate::classify(error) {
             Trouble::Again => Run::Again(error.to_string()),
             Trouble::Unavailable => {
-                tracing::warn!(command = work.name(), %error, "the database cannot serve this now");
+                tracing::warn!(
+                    command = work.name(),
+                    error = sqlstate::explain(error),
+                    "the database cannot serve this now"
+                );
                 Run::Answered(Answer::Unavailable("the database cannot serve this now"), After::Release)
             }
             Trouble::Broken => {
-                tracing::error!(command = work.name(), %error, detail = ?error.as_db_error(), "the command failed");
+                tracing::error!(
+                    command = work.name(),
+                    error = sqlstate::explain(error),
+                    "the command failed"
+                );
                 Run::Answered(Answer::Internal, After::Release)
             }
         }

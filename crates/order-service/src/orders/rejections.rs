@@ -38,5 +38,11 @@ pub(crate) const ORDER_NOT_CANCELLABLE: &ProblemKind = &ProblemKind::rejection(
 );
 
 /// Every kind of this file.
-pub(crate) const ALL: &[&ProblemKind] =
-    &[UNKNOWN_SKU, INSUFFICIENT_STOCK, MIXED_CURRENCIES, ORDER_NOT_FOUND, ORDER_NOT_CANCELLABLE];
+#[rustfmt::skip]
+pub(crate) const ALL: &[&ProblemKind] = &[
+    UNKNOWN_SKU,
+    INSUFFICIENT_STOCK,
+    MIXED_CURRENCIES,
+    ORDER_NOT_FOUND,
+    ORDER_NOT_CANCELLABLE,
+];
