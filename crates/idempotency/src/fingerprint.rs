@@ -23,7 +23,7 @@ pub struct Fingerprint {
 /// What a request asks for, by this build's rule and by the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// By [`VERSION`]: what is stored.
+    /// By this build's version: what is stored.
     pub current: Fingerprint,
     previous: Option<Fingerprint>,
 }

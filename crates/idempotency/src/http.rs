@@ -1,7 +1,7 @@
 //! HTTP: a command as a route of actix-web.
 //!
 //! The only module that knows actix. Turns a request into an [`Attempt`], hands it to the engine, and turns the
-//! [`Answer`] into a response. Invariant: whatever is refused here took no key, and every refusal is a problem+json.
+//! answer into a response. Invariant: whatever is refused here took no key, and every refusal is a problem+json.
 
 mod body;
 mod input;

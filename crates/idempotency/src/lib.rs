@@ -5,7 +5,7 @@
 //! business rows, the events and the stored answer are one transaction.
 //!
 //! The map: a user writes a [`Command`] against [`Tx`]; [`http::command`] makes it a route; [`Engine`] walks an
-//! [`attempt::Attempt`] through [`gate`] (Redis, the fast path) and [`ledger`] (PostgreSQL, the truth); [`record`] is the
+//! [`Attempt`] through [`gate`] (Redis, the fast path) and `ledger` (PostgreSQL, the truth); `record` is the
 //! truth table. Redis may refuse or replay; only PostgreSQL admits.
 //!
 //! ```
