@@ -169,3 +169,62 @@ async fn an_id_has_one_spelling() {
     assert_eq!(app.get(&format!("/v1/orders/{id}")).await.json()["status"], "pending_payment");
     assert_eq!(app.post(&format!("/v1/orders/{id}/cancel"), "C", &json!({})).await.status, 200);
 }
+
+/// Fifty keys, each with a mark in its order, a third of the requests reset: whoever gets a body gets that of its own key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_answer_is_that_of_its_own_key() {
+    let app = App::builder(World::Up).start().await;
+    let marked = |key: usize| {
+        let mut body = order(1);
+        body["note"] = format!("mark-{key}").into();
+        app.request("/v1/orders", &format!("K{key}"), &body)
+    };
+    for round in 0..4_usize {
+        let clients: Vec<_> = (0..50_usize)
+            .map(|key| {
+                let (api, request, leaves) = (app.replica().api, marked(key), (key + round) % 3 == 0);
+                tokio::spawn(async move {
+                    let mut connection = Connection::open(api).await.expect("a connection");
+                    connection.send(&request).await.expect("sent");
+                    if leaves {
+                        connection.reset();
+                        return;
+                    }
+                    let answer = connection.read().await.expect("an answer");
+                    match answer.status {
+                        201 => assert_eq!(answer.json()["note"], format!("mark-{key}")),
+                        other => assert_eq!(other, 409, "{}", answer.text()),
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.expect("a client");
+        }
+    }
+    for key in 0..50 {
+        let request = marked(key);
+        let settled = until("the key is settled", BOUND, || async {
+            let answer = app.send(&request).await;
+            (answer.status == 201).then_some(answer)
+        })
+        .await;
+        assert_eq!(settled.json()["note"], format!("mark-{key}"));
+        assert_eq!(app.effects(&format!("K{key}")).await, Effects::ONCE);
+    }
+}
+
+/// The handler fails after its lease would have run out: the key is free at once, with Redis and without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_failure_longer_than_the_lease_frees_the_key_at_once() {
+    for world in [World::Up, World::Absent] {
+        let app = App::builder(world).env("IDEMPOTENCY_LEASE", "1s").start().await;
+        let fail =
+            "IF currval('attempts') = 1 THEN PERFORM pg_sleep(2); RAISE EXCEPTION 'asked for'; END IF;";
+        before_insert(&app.db, fail).await;
+        assert_eq!(app.order("K", 1).await.status, 500);
+        assert_eq!(app.order("K", 1).await.status, 201);
+        assert_eq!(app.effects("K").await, Effects::ONCE);
+        remove_triggers(&app.db).await;
+    }
+}
