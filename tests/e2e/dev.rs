@@ -258,7 +258,10 @@ async fn without_servers_it_says_in_one_line_what_is_missing() {
         // Root's cache is not below HOME: run it as nobody, from where nobody can reach it.
         fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("its mode");
         let copy = folder.path().join("order-service");
-        fs::copy(missing.get_program(), &copy).expect("a copy");
+        // By another process: a file that this one has open for writing could be inherited by a fork of another test, and
+        // then not be executed ("text file busy").
+        let copied = std::process::Command::new("cp").arg(missing.get_program()).arg(&copy).status();
+        assert!(copied.expect("cp runs").success());
         let mut as_nobody = std::process::Command::new(copy);
         as_nobody.args(missing.get_args()).env_remove("DATABASE_URL").env_remove("REDIS_URL");
         as_nobody.uid(65534).gid(65534).current_dir("/");
