@@ -12,12 +12,6 @@ use crate::harness::{App, World, order};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-async fn terminate_all(app: &App) {
-    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-               WHERE datname = current_database() AND application_name = 'order-service'";
-    app.db.query_one(sql, &[]).await.expect("terminated");
-}
-
 /// The server accepts connections and then says nothing: requests are answered, and once it speaks again so is everything
 /// else, housekeeping (which ends revoked keys) included.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -31,7 +25,7 @@ async fn a_server_that_falls_silent_after_the_greeting_is_given_up() {
     assert_eq!(app.order("before", 1).await.status, 201);
     let proxy = app.pg_proxy.as_ref().expect("a proxy");
     let silent = proxy.always(SqlMatch::executes("pg_postmaster_start_time"), Action::HoldReply);
-    terminate_all(&app).await;
+    app.terminate_sessions().await;
     let orders: Vec<_> = (0..4).map(|index| app.order_in_background(&format!("K{index}"), 1)).collect();
     for order in orders {
         let answer = order.await.expect("an answer, in bounded time");
@@ -98,7 +92,7 @@ async fn commits_are_durable_whatever_the_default() {
         let check =
             "IF current_setting('synchronous_commit') <> 'on' THEN RAISE EXCEPTION 'not durable'; END IF;";
         before_insert(&app.db, check).await;
-        terminate_all(&app).await;
+        app.terminate_sessions().await;
         assert_eq!(app.order("K", 1).await.status, 201, "{pooler}");
         remove_triggers(&app.db).await;
     }

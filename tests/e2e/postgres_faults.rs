@@ -10,18 +10,11 @@ use crate::harness::{App, World, in_every_world, order};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Ends every session of the service in this database.
-async fn terminate_all(app: &App) {
-    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-               WHERE datname = current_database() AND application_name = 'order-service'";
-    app.db.query_one(sql, &[]).await.expect("terminated");
-}
-
 in_every_world!(connections_that_died_while_idle_are_replaced, |app| async move {
     for round in 0..4 {
         assert_eq!(app.order(&format!("warm-{round}"), 1).await.status, 201);
     }
-    terminate_all(&app).await;
+    app.terminate_sessions().await;
     app.strike();
     let answer = app.order("K", 2).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
@@ -36,7 +29,7 @@ in_every_world!(
         let frozen = app.freeze().await;
         let first = app.order_in_background("K", 2);
         app.waiting_for_lock(1).await;
-        terminate_all(&app).await;
+        app.terminate_sessions().await;
         frozen.thaw().await;
         let first = first.await.expect("an answer");
         assert_eq!(first.status, 201, "{}", first.text());

@@ -276,6 +276,13 @@ impl App {
         database::freeze(&self.database_url).await
     }
 
+    /// Ends every session of the service in this database.
+    pub async fn terminate_sessions(&self) {
+        let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND application_name = 'order-service'";
+        self.db.query_one(sql, &[]).await.expect("terminated");
+    }
+
     /// Waits until as many sessions of the service wait for a lock.
     pub async fn waiting_for_lock(&self, sessions: i64) {
         until("sessions wait for a lock", BOUND, || async {
