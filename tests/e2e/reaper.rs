@@ -60,6 +60,49 @@ async fn what_is_due_goes_and_nothing_else() {
     assert_eq!(app.order("live", 1).await.header("idempotent-replayed"), Some("true"));
 }
 
+/// Old statistics (a vacuum made the table look empty, then it was filled again) do not make each batch collect everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_batch_reads_no_more_than_a_batch_whatever_statistics_say() {
+    const ROWS: i64 = 6000;
+    let app = App::builder(World::Absent).start().await;
+    app.db
+        .batch_execute("ALTER TABLE idempotency_records SET (autovacuum_enabled = off)")
+        .await
+        .expect("altered");
+    let fill = async |account: i64, rows: i64, expires: &str| {
+        let sql = format!(
+            "INSERT INTO idempotency_records (account_id, key, request_path, request_hash, fingerprint_version, request_id, status,
+                 response_code, response_headers, response_body, result_expires_at, key_expires_at)
+             SELECT {account}, n::text, '/', sha256('x'), 1, gen_random_uuid(), 'COMPLETED', 201, '{{}}', repeat('x', 260)::bytea,
+                    now() - interval '9 days', now() + interval '{expires}' FROM generate_series(1, {rows}) AS n"
+        );
+        app.db.batch_execute(&sql).await.expect("rows");
+    };
+    // The reaper takes this lock for a batch; held here, it waits until the stage is set.
+    app.db.batch_execute("SELECT pg_advisory_lock(x'726561706572'::bigint)").await.expect("locked");
+    fill(1000, ROWS, "-1 day").await;
+    fill(1001, 100, "30 days").await;
+    for sql in
+        ["ANALYZE", "DELETE FROM idempotency_records WHERE account_id = 1000", "VACUUM idempotency_records"]
+    {
+        app.db.batch_execute(sql).await.expect("emptied");
+    }
+    fill(1000, ROWS, "-1 day").await;
+    app.db.batch_execute("SELECT pg_advisory_unlock_all()").await.expect("unlocked");
+
+    let read = async || -> (i64, i64) {
+        let sql =
+            "SELECT n_tup_del, idx_tup_read FROM pg_stat_user_tables JOIN pg_stat_user_indexes USING (relid)
+                    WHERE indexrelname = 'idempotency_records_key_expires_at'";
+        let row = app.db.query_one(sql, &[]).await.expect("statistics");
+        (row.get(0), row.get(1))
+    };
+    until("the reaper's statistics tell of all rows", BOUND, || async { read().await.0 == 2 * ROWS }).await;
+    let entries = read().await.1;
+    // Once to forget a key, and once more by the next batch, which meets it dead.
+    assert!((ROWS..3 * ROWS).contains(&entries), "{entries} index entries were read to forget {ROWS} keys");
+}
+
 /// The answer to a retry is the same before and after the reaper came, with Redis and without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn nobody_is_told_anything_else_for_it() {

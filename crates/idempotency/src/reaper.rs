@@ -19,6 +19,10 @@ const ALONE_SQL: &str = "SELECT pg_try_advisory_xact_lock($1)";
 /// "reaper" in ASCII.
 const ALONE_KEY: i64 = 0x7265_6170_6572;
 
+/// Keeps batches on the index. Right after a vacuum, statistics say that the table is nearly empty; to collect everything
+/// that is due and sort it would then look cheap, and would be done anew for each batch.
+const IN_ORDER: &str = "SET LOCAL enable_sort = off";
+
 /// Rows of a batch.
 pub const BATCH: i64 = 500;
 /// Of its time the reaper works at most one part in so many, so that orders have the disk.
@@ -66,7 +70,7 @@ impl Reaper {
     pub async fn run_once(&self) -> Result<Counts, ReadError> {
         let held = Held::new(self.database.connection(false).await?);
         let work = async {
-            held.batch_execute(self.database.begin()).await?;
+            held.batch_execute(&format!("{}; {IN_ORDER}", self.database.begin())).await?;
             let alone = self.database.run(&held, Query { sql: ALONE_SQL, params: &[&ALONE_KEY] }).await?;
             let mut counts = Counts::default();
             if alone.first().is_some_and(|row| row.get(0)) {
