@@ -55,6 +55,20 @@ fn a_file_is_short_or_says_why_not() {
     }
 }
 
+/// Expiry is decided by the stores' own clocks: a host whose clock is off takes nothing over and forgets nothing.
+#[test]
+fn no_decision_reads_the_wall_clock() {
+    for folder in ["crates/idempotency/src", "crates/order-service/src"] {
+        for (name, text) in files(folder, "rs") {
+            for line in code(&text) {
+                for clock in ["SystemTime::now", "now_utc()", "now_local()", "UNIX_EPOCH.elapsed"] {
+                    assert!(!line.contains(clock), "{name}: {line}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_module_says_what_it_is_for() {
     for (name, text) in sources() {

@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{Request, Response};
 
 use crate::harness::database::connect;
-use crate::harness::{App, in_every_world};
+use crate::harness::{App, World, in_every_world};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -78,3 +78,21 @@ in_every_world!(
         assert_eq!(ran.get::<_, i64>(0), 4);
     }
 );
+
+/// Key and lock of a serialised command share a hash tag; whoever asks for the state of the key need not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn its_key_is_seen_running() {
+    let app = App::builder(World::Up).start().await;
+    let gate = connect(&app.database_url).await;
+    gate.batch_execute("SELECT pg_advisory_lock(1)").await.expect("the gate");
+    let (api, first) = (app.replica().api, request("K1", &app.api_key));
+    let first = tokio::spawn(async move { testkit::send(api, &first).await.expect("an answer") });
+    app.waiting_for_lock(1).await;
+    let ask =
+        Request::get("/v1/idempotency-keys/K1").header("Authorization", format!("Bearer {}", app.api_key));
+    let status = app.send(&ask).await;
+    assert_eq!((status.status, &status.json()["state"]), (200, &json!("running")), "{}", status.text());
+    gate.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("open");
+    assert_eq!(first.await.expect("an answer").status, 200);
+    assert_eq!(app.send(&ask).await.json()["state"], "completed");
+}

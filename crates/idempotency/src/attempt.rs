@@ -51,6 +51,11 @@ impl Attempt {
         self
     }
 
+    /// The same inquiry under the name that serialised commands use: whoever asks does not know of which kind the work is.
+    pub(crate) fn as_if_serialised(&self) -> Self {
+        Self { redis_name: serialised_redis_name(self.account, &self.key), ..self.clone() }
+    }
+
     /// The key's name in Redis, and that of the caller's lock.
     pub(crate) fn redis_names(&self) -> Vec<&str> {
         std::iter::once(self.redis_name.as_str()).chain(self.redis_lock.as_deref()).collect()

@@ -254,7 +254,12 @@ impl Gate {
     /// Whether somebody is at work under this key, as far as Redis knows.
     pub async fn is_running(&self, attempt: &Attempt) -> bool {
         let account = attempt.account.0.to_be_bytes();
-        matches!(self.call(Script::Look, attempt, &[&account]).await, Ok(Value::Int(1)))
+        for asked in [attempt, &attempt.as_if_serialised()] {
+            if let Ok(Value::Int(1)) = self.call(Script::Look, asked, &[&account]).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
