@@ -4,38 +4,28 @@
 //! generation of the database answers. Knows nothing of records or commands. Invariant: a connection goes back to the
 //! pool only from a state that is known to be clean; whoever is in doubt discards it with [`Object::take`].
 
+mod connection;
 mod held;
 mod param;
 
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use deadpool::managed::Manager as _;
-use deadpool_postgres::{
-    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod,
-    Runtime, Timeouts,
-};
+use deadpool::managed::{self, Manager as _};
+use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod, Runtime, Timeouts};
 use tokio_postgres::types::Type;
 use tokio_postgres::{NoTls, Row};
 
+use connection::{DURABLE, GENERATION_SQL, Opener};
+pub(crate) use connection::{Object, generation_behind, generation_columns, generation_of};
 pub(crate) use held::{Held, discard};
 pub use param::Param;
 
-use crate::generation::{CurrentGeneration, Generation};
+use crate::generation::CurrentGeneration;
 use crate::sqlstate::{self, Trouble};
 
 /// How long opening a connection may take, in all, before the request that wanted it is told so.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-
-/// Which database answers: its oid and the start of its server, in microseconds since 1970.
-const GENERATION_SQL: &str = "
-SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::int8,
-       (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
-
-/// A commit that is acknowledged must be durable, whatever the default of database or role: `off` and `local` are raised to
-/// `on`, stronger settings are left. `true` in place of the last argument makes it end with the transaction.
-const DURABLE: &str = "set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') \
-                       THEN 'on' ELSE current_setting('synchronous_commit') END, ";
 
 /// How to reach PostgreSQL, and the limits that travel with every statement.
 #[derive(Debug, Clone)]
@@ -78,7 +68,7 @@ pub struct Query<'a> {
 pub enum NoConnection {
     /// The pool has none, or could not open one.
     #[error("no connection to PostgreSQL: {0}")]
-    Pool(#[from] PoolError),
+    Pool(#[from] managed::PoolError<tokio_postgres::Error>),
     /// A fresh one could not be opened.
     #[error("no connection to PostgreSQL: {0}")]
     Connect(#[from] tokio_postgres::Error),
@@ -90,7 +80,7 @@ pub enum NoConnection {
 /// A pool of connections that lives on the runtime that first uses it.
 #[derive(Debug, Clone)]
 pub struct Database {
-    pool: Pool,
+    pool: managed::Pool<Opener>,
     pooler: Pooler,
     begin: String,
     pool_wait: Duration,
@@ -138,8 +128,8 @@ impl Database {
         target.tcp_user_timeout(config.statement_timeout + Duration::from_secs(5));
         let manager =
             Manager::from_config(target, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let (pooler, seen) = (config.pooler, generation.clone());
-        let pool = Pool::builder(manager)
+        let opener = Opener { manager, pooler: config.pooler, seen: generation.clone() };
+        let pool = managed::Pool::builder(opener)
             .max_size(size)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
@@ -147,16 +137,6 @@ impl Database {
                 create: Some(CONNECT_MAX),
                 recycle: Some(CONNECT_MAX),
             })
-            .post_create(Hook::async_fn(move |client, _| {
-                let seen = seen.clone();
-                // The pool bounds connecting, not its hooks.
-                Box::pin(async move {
-                    match tokio::time::timeout(CONNECT_MAX, greet(client, pooler, &seen)).await {
-                        Ok(greeted) => greeted.map_err(HookError::Backend),
-                        Err(_) => Err(HookError::message("no answer to the first query in time")),
-                    }
-                })
-            }))
             .build()
             .map_err(|fault| fault.to_string())?;
         Ok(Self {
@@ -171,8 +151,8 @@ impl Database {
 
     /// A connection, after a bounded wait. `fresh` asks for one that nobody used before.
     pub(crate) async fn connection(&self, fresh: bool) -> Result<Object, NoConnection> {
-        // Waiting, opening, the first query, and all that once more for a fresh one.
-        let bound = self.pool_wait + CONNECT_MAX * 4;
+        // Waiting, opening, and opening once more for a fresh one.
+        let bound = self.pool_wait + CONNECT_MAX * 3;
         tokio::time::timeout(bound, self.connect(fresh)).await.unwrap_or(Err(NoConnection::TimedOut))
     }
 
@@ -181,15 +161,16 @@ impl Database {
         // Whatever made the last run fail may live in the connection. It is replaced in its place: giving the place back
         // would hand it to the next in the queue, and under load a fresh one would never come.
         if fresh && Object::metrics(&connection).recycle_count > 0 {
-            let opened = async {
-                let mut opened = self.pool.manager().create().await?;
-                greet(&mut opened, self.pooler, &self.generation).await?;
-                Ok::<_, tokio_postgres::Error>(opened)
-            };
+            let opened = self.pool.manager().create();
             *connection =
-                tokio::time::timeout(CONNECT_MAX * 2, opened).await.map_err(|_| NoConnection::TimedOut)??;
+                tokio::time::timeout(CONNECT_MAX, opened).await.map_err(|_| NoConnection::TimedOut)??;
         }
         Ok(connection)
+    }
+
+    /// Whether a connection speaks with one server for all its life.
+    pub(crate) fn connections_are_direct(&self) -> bool {
+        self.pooler == Pooler::None
     }
 
     /// The text that opens a transaction, with its limits where the connection does not carry them.
@@ -303,25 +284,6 @@ impl Database {
         }
         Ok(())
     }
-}
-
-/// The first words on a new connection: commits are durable, and the server says which database it is.
-async fn greet(
-    client: &mut ClientWrapper,
-    pooler: Pooler,
-    seen: &CurrentGeneration,
-) -> Result<(), tokio_postgres::Error> {
-    if pooler == Pooler::None {
-        client.batch_execute(&format!("SELECT {DURABLE} false)")).await?;
-    }
-    let row = client.query_typed_one(GENERATION_SQL, &[]).await?;
-    seen.set(generation_of(&row, 0));
-    Ok(())
-}
-
-/// Reads the two columns of a generation, from column `at` on.
-pub(crate) fn generation_of(row: &Row, at: usize) -> Generation {
-    Generation::of(row.get(at), row.get(at + 1))
 }
 
 fn types(params: &[&dyn Param]) -> Vec<Type> {

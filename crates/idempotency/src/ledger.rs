@@ -9,11 +9,13 @@ mod transaction;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
 use tokio_postgres::Row;
 
 use crate::attempt::Attempt;
-use crate::database::{Database, NoConnection, Param, Query, ReadError, generation_of};
+use crate::database::{Database, NoConnection, Param, Query, ReadError, generation_columns, generation_of};
 use crate::fingerprint::Fingerprint;
+use crate::generation::Generation;
 use crate::record::{Record, Status};
 use crate::reply::{Finished, StoredReply};
 use crate::sqlstate::{self, Trouble};
@@ -26,8 +28,25 @@ pub(crate) const RECORD_KEY: &str = "idempotency_records_pkey";
 const LOCK_SQL: &str = include_str!("ledger/lock.sql");
 const WAIT_LOCK_SQL: &str = include_str!("ledger/wait_lock.sql");
 const LOOKUP_SQL: &str = include_str!("ledger/lookup.sql");
+/// The look-up where the connection does not tell which database answers.
+const LOOKUP_SAYING_WHERE_SQL: &str = concat!(
+    "SELECT found.*, ",
+    generation_columns!(),
+    " FROM (",
+    include_str!("ledger/lookup.sql"),
+    ") AS found"
+);
+/// The column of [`LOOKUP_SAYING_WHERE_SQL`] with the generation.
+const LOOKUP_WHERE_AT: usize = 10;
 const FORGET_SQL: &str = include_str!("ledger/forget.sql");
 const INSERT_SQL: &str = include_str!("ledger/insert.sql");
+const INSERT_SAYING_WHERE_SQL: &str = concat!(
+    "WITH inserted AS (",
+    include_str!("ledger/insert.sql"),
+    ") SELECT inserted.*, ",
+    generation_columns!(),
+    " FROM inserted"
+);
 
 /// How long the look-up of a lost COMMIT waits for the key's lock.
 const RESOLVE_MAX: Duration = Duration::from_secs(2);
@@ -89,7 +108,7 @@ impl Ledger {
         let transaction = self.begin_with(fresh).await?;
         let (account, key, lock_key) = (attempt.account.0, attempt.key.as_str(), lock_key(attempt));
         let lock = Query { sql: LOCK_SQL, params: &[&lock_key] };
-        let lookup = Query { sql: LOOKUP_SQL, params: &[&account, &key] };
+        let lookup = Query { sql: self.lookup_sql(), params: &[&account, &key] };
         let serial_key = attempt.serial.map(|command| hash_lock(attempt, "caller", command));
         let alone_params: [&dyn Param; 1] = [serial_key.as_ref().unwrap_or(&lock_key)];
         let alone = Query { sql: LOCK_SQL, params: &alone_params };
@@ -116,7 +135,7 @@ impl Ledger {
         let (lock, alone, found) = self.bounded(flight).await?;
         let granted = |rows: &[Row]| rows.first().is_some_and(|row| row.get(0));
         let (locked, alone) = (granted(&lock), alone.is_none_or(|rows| granted(&rows)));
-        let record = found.first().map(read_record).transpose()?;
+        let record = transaction.read_record(&found)?;
         if let Some(record) = &record {
             self.database.generation.set(record.generation);
         }
@@ -126,8 +145,9 @@ impl Ledger {
     /// The record of a key, in one round trip and without a lock.
     pub async fn look(&self, attempt: &Attempt) -> Result<Option<Record>, ReadError> {
         let (account, key) = (attempt.account.0, attempt.key.as_str());
-        let found = self.database.read(LOOKUP_SQL, &[&account, &key]).await?;
-        found.first().map(read_record).transpose().map_err(ReadError::Database)
+        let found = self.database.read(LOOKUP_SAYING_WHERE_SQL, &[&account, &key]).await?;
+        let read = |row| read_record(row, generation_of(row, LOOKUP_WHERE_AT));
+        found.first().map(read).transpose().map_err(ReadError::Database)
     }
 
     /// Deletes a record that is past its key retention, inside the transaction that takes its place.
@@ -165,12 +185,17 @@ impl Ledger {
         let limit = format!("SET LOCAL lock_timeout = {}", RESOLVE_MAX.as_millis());
         connection.batch_execute(&limit).await?;
         transaction.run(Query { sql: WAIT_LOCK_SQL, params: &[&lock_key] }).await?;
-        let found = transaction.run(Query { sql: LOOKUP_SQL, params: &[&account, &key] }).await?;
+        let found = transaction.run(Query { sql: self.lookup_sql(), params: &[&account, &key] }).await?;
+        let record = transaction.read_record(&found)?;
         transaction.rollback().await;
-        match found.first().map(read_record).transpose()? {
+        match record {
             Some(record) => Ok(Resolved::Found(record)),
             None => Ok(Resolved::Gone),
         }
+    }
+
+    fn lookup_sql(&self) -> &'static str {
+        if self.database.connections_are_direct() { LOOKUP_SQL } else { LOOKUP_SAYING_WHERE_SQL }
     }
 
     async fn begin_with(&self, fresh: bool) -> Result<Transaction, LedgerError> {
@@ -211,8 +236,14 @@ fn status_word(status: Status) -> &'static str {
     }
 }
 
+/// Milliseconds since 1970, as PostgreSQL's clock has them.
+fn ms(moment: OffsetDateTime) -> i64 {
+    i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
+}
+
 /// Reads a row of `lookup.sql`.
-fn read_record(row: &Row) -> Result<Record, tokio_postgres::Error> {
+fn read_record(row: &Row, generation: Generation) -> Result<Record, tokio_postgres::Error> {
+    let moment = |at: usize| Ok::<_, tokio_postgres::Error>(row.try_get::<_, Option<_>>(at)?.map_or(0, ms));
     let digest: &[u8] = row.try_get(0)?;
     let version: i16 = row.try_get(1)?;
     let status = match row.try_get::<_, &str>(3)? {
@@ -232,7 +263,7 @@ fn read_record(row: &Row) -> Result<Record, tokio_postgres::Error> {
                 headers: flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
                 body: body.unwrap_or_default(),
             };
-            Some(Finished { reply, kept, request_id: row.try_get(2)?, expires_ms: row.try_get(7)? })
+            Some(Finished { reply, kept, request_id: row.try_get(2)?, expires_ms: moment(7)? })
         }
     };
     Ok(Record {
@@ -243,8 +274,8 @@ fn read_record(row: &Row) -> Result<Record, tokio_postgres::Error> {
         },
         status,
         finished,
-        key_expires_ms: row.try_get(8)?,
-        now_ms: row.try_get(9)?,
-        generation: generation_of(row, 10),
+        key_expires_ms: moment(8)?,
+        now_ms: moment(9)?,
+        generation,
     })
 }

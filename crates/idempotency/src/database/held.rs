@@ -6,8 +6,9 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use tokio_postgres::NoTls;
+
+use super::Object;
 
 /// How long cancelling a statement may take.
 const CANCEL_MAX: Duration = Duration::from_secs(1);

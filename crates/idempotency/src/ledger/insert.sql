@@ -4,6 +4,4 @@ INSERT INTO idempotency_records (account_id, key, request_path, request_hash, fi
                                  response_code, response_headers, response_body, result_expires_at, key_expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
         clock_timestamp() + $11 * interval '1 millisecond', clock_timestamp() + $12 * interval '1 millisecond')
-RETURNING (extract(epoch FROM result_expires_at) * 1000)::int8,
-          (SELECT oid FROM pg_database WHERE datname = current_database())::int8,
-          (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8
+RETURNING result_expires_at

@@ -9,16 +9,17 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use futures_util::future::{MaybeDone, maybe_done};
 use tokio_postgres::{NoTls, Row};
 
-use super::{INSERT_SQL, Ledger, status_word};
+use super::{
+    INSERT_SAYING_WHERE_SQL, INSERT_SQL, LOOKUP_WHERE_AT, Ledger, LedgerError, ms, read_record, status_word,
+};
 use crate::attempt::Attempt;
 use crate::command::Done;
-use crate::database::{Database, Query, discard, generation_of};
+use crate::database::{Database, Object, Query, discard, generation_behind};
 use crate::generation::Generation;
-use crate::record::Status;
+use crate::record::{Record, Status};
 use crate::sqlstate;
 
 /// How long ROLLBACK and the cancelling of a statement may take before the connection is given up.
@@ -54,6 +55,12 @@ impl Transaction {
 
     pub(super) fn connection(&self) -> &Object {
         self.connection.as_ref().expect("the connection leaves only together with the transaction")
+    }
+
+    /// The record among the rows of the look-up.
+    pub(super) fn read_record(&self, found: &[Row]) -> Result<Option<Record>, LedgerError> {
+        let read = |row| read_record(row, generation_behind(self.connection(), row, LOOKUP_WHERE_AT));
+        Ok(found.first().map(read).transpose()?)
     }
 
     /// Runs one statement.
@@ -130,7 +137,7 @@ async fn send_completion(
     let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
     let body = work.kept.then_some(reply.body.as_slice());
     let record = Query {
-        sql: INSERT_SQL,
+        sql: if database.connections_are_direct() { INSERT_SQL } else { INSERT_SAYING_WHERE_SQL },
         params: &[
             &account,
             &key,
@@ -179,7 +186,10 @@ async fn send_completion(
         (Ok(_), Ok(_), Err(error)) if sqlstate::leaves_commit_open(&error) => Completed::Unknown,
         (Ok(_), Ok(_), Err(refused)) => Completed::RolledBack(refused),
         (Ok(_), Ok(rows), Ok(())) => match rows.first() {
-            Some(row) => Completed::Committed { expires_ms: row.get(0), generation: generation_of(row, 1) },
+            Some(row) => Completed::Committed {
+                expires_ms: ms(row.get(0)),
+                generation: generation_behind(connection, row, 1),
+            },
             None => Completed::Unknown,
         },
     }
