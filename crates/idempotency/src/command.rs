@@ -5,6 +5,7 @@
 //! that would begin, end or cut a transaction.
 
 mod control;
+mod opening;
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use crate::attempt::Attempt;
 use crate::database::{Param, Query};
 use crate::key::{AccountId, natural_key};
-use crate::ledger::Transaction;
+use crate::ledger::{Flown, Transaction};
 use crate::outbox::Event;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::{Reply, StoredReply};
@@ -25,6 +26,7 @@ use crate::sqlstate;
 use control::refuse_control;
 
 pub use control::TransactionControl;
+pub use opening::OpeningRead;
 
 /// One atomic piece of work: the typed request, and what it does.
 ///
@@ -51,6 +53,12 @@ pub trait Command: DeserializeOwned + Send + Sync + 'static {
     /// [`Invalid`]: answered 400, and no key is taken.
     fn validate(&self) -> Result<(), Invalid> {
         Ok(())
+    }
+
+    /// A plain read that the work begins with, if it has one: it flies with the opening of the transaction, and
+    /// [`Tx::opening_rows`] has its rows.
+    fn opening_read(&self) -> Option<OpeningRead> {
+        None
     }
 
     /// Does the work. May run more than once (its transaction was rolled back each time before), so it must not touch
@@ -189,11 +197,18 @@ pub struct Tx<'t> {
     transaction: &'t Transaction,
     attempt: &'t Attempt,
     events: Vec<Event>,
+    opening: Option<OpeningRead>,
+    flown: Flown,
 }
 
 impl<'t> Tx<'t> {
     pub(crate) fn new(transaction: &'t Transaction, attempt: &'t Attempt) -> Self {
-        Self { transaction, attempt, events: Vec::new() }
+        Self { transaction, attempt, events: Vec::new(), opening: None, flown: None }
+    }
+
+    /// With the opening read, and what came of it if it flew.
+    pub(crate) fn opened_with(self, opening: Option<OpeningRead>, flown: Flown) -> Self {
+        Self { opening, flown, ..self }
     }
 
     /// The work with its events, ready to be committed.
@@ -218,6 +233,18 @@ impl<'t> Tx<'t> {
     pub async fn query(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Vec<Row>, StatementError> {
         refuse_control(sql)?;
         Ok(self.transaction.run(Query { sql, params }).await?)
+    }
+
+    /// The rows of [`Command::opening_read`], once; nothing if it declared none.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn opening_rows(&mut self) -> Result<Vec<Row>, StatementError> {
+        let Some(opening) = self.opening.take() else { return Ok(Vec::new()) };
+        match self.flown.take() {
+            Some(flown) => Ok(flown?),
+            None => self.query(opening.sql, &opening.params()).await,
+        }
     }
 
     /// Runs several statements in one round trip, in order, and returns the rows of each.
@@ -267,6 +294,7 @@ impl StatementError {
 pub(crate) trait Work: Send + Sync {
     fn name(&self) -> &'static str;
     fn natural_key(&self) -> Option<&'static str>;
+    fn opening_read(&self) -> Option<OpeningRead>;
     /// The reply, and whether its body may be stored.
     fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<(StoredReply, bool), Abort>>;
     fn existing<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<Option<String>, Abort>>;
@@ -284,6 +312,10 @@ impl<C: Command> Work for Bound<C> {
 
     fn natural_key(&self) -> Option<&'static str> {
         C::NATURAL_KEY
+    }
+
+    fn opening_read(&self) -> Option<OpeningRead> {
+        self.command.opening_read()
     }
 
     fn execute<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<(StoredReply, bool), Abort>> {

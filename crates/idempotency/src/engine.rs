@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, Tier};
 use crate::attempt::Attempt;
-use crate::command::{Abort, Bound, Command, Done, Tx, Work, database_error};
+use crate::command::{Abort, Bound, Command, Done, OpeningRead, Tx, Work, database_error};
 use crate::gate::{Acquired, Claim, Gate};
-use crate::ledger::{Completed, Entered, Ledger, RECORD_KEY, Resolved, Transaction};
+use crate::ledger::{Completed, Entered, Flown, Ledger, RECORD_KEY, Resolved, Transaction};
 use crate::policy::Policy;
 use crate::record::{Record, Status, Verdict, decide};
 use crate::reply::Finished;
@@ -189,11 +189,12 @@ impl Engine {
         deadline: Instant,
         fresh: bool,
     ) -> Run {
-        let transaction = match self.enter(attempt, claim, fresh).await {
-            Ok(transaction) => transaction,
+        let opening = work.opening_read();
+        let (transaction, flown) = match self.enter(attempt, claim, opening.as_ref(), fresh).await {
+            Ok(entered) => entered,
             Err(run) => return run,
         };
-        let mut tx = Tx::new(&transaction, attempt);
+        let mut tx = Tx::new(&transaction, attempt).opened_with(opening, flown);
         let execution = AssertUnwindSafe(work.execute(&mut tx)).catch_unwind();
         match tokio::time::timeout_at(deadline, execution).await {
             Ok(Ok(Ok(reply))) => {
@@ -242,8 +243,15 @@ impl Engine {
     }
 
     /// Takes the key's lock, or answers with what stands in the way. Only PostgreSQL admits.
-    async fn enter(&self, attempt: &Attempt, claim: Claim, fresh: bool) -> Result<Transaction, Run> {
-        let Entered { locked, alone, record, transaction } = match self.ledger.enter(attempt, fresh).await {
+    async fn enter(
+        &self,
+        attempt: &Attempt,
+        claim: Claim,
+        opening: Option<&OpeningRead>,
+        fresh: bool,
+    ) -> Result<(Transaction, Flown), Run> {
+        let entered = self.ledger.enter(attempt, opening, fresh).await;
+        let Entered { locked, alone, record, flown, transaction } = match entered {
             Ok(entered) => entered,
             Err(error) => return Err(self.not_begun(&error)),
         };
@@ -256,7 +264,7 @@ impl Engine {
                 if forget && let Err(error) = self.ledger.forget(&transaction, attempt).await {
                     return Err(self.not_begun(&error));
                 }
-                Ok(transaction)
+                Ok((transaction, flown))
             }
             verdict => {
                 // A record decides whoever holds the lock: it is committed and does not change.

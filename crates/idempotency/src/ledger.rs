@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use tokio_postgres::Row;
 
 use crate::attempt::Attempt;
+use crate::command::OpeningRead;
 use crate::database::{Database, NoConnection, Param, Query, ReadError, generation_columns, generation_of};
 use crate::fingerprint::Fingerprint;
 use crate::generation::Generation;
@@ -61,6 +62,9 @@ pub struct Ledger {
     key_retention_ms: i64,
 }
 
+/// What came of an opening read, if it flew.
+pub type Flown = Option<Result<Vec<Row>, tokio_postgres::Error>>;
+
 /// What `enter` found, with a transaction open.
 pub struct Entered {
     /// Whether this transaction holds the key's lock.
@@ -69,6 +73,8 @@ pub struct Entered {
     pub alone: bool,
     /// The record of the key, if one is committed.
     pub record: Option<Record>,
+    /// What came of the opening read, if it flew.
+    pub flown: Flown,
     /// The open transaction.
     pub transaction: Transaction,
 }
@@ -103,8 +109,14 @@ impl Ledger {
     }
 
     /// BEGIN, the key's lock and the look-up, in one flight. BEGIN flies only with statements that cannot write, and its
-    /// result is checked before anything else: had it failed, the next write would be in autocommit.
-    pub async fn enter(&self, attempt: &Attempt, fresh: bool) -> Result<Entered, LedgerError> {
+    /// result is checked before anything else: had it failed, the next write would be in autocommit. The opening read flies
+    /// last, so that its failure hides nothing.
+    pub async fn enter(
+        &self,
+        attempt: &Attempt,
+        opening: Option<&OpeningRead>,
+        fresh: bool,
+    ) -> Result<Entered, LedgerError> {
         let transaction = self.begin_with(fresh).await?;
         let (account, key, lock_key) = (attempt.account.0, attempt.key.as_str(), lock_key(attempt));
         let lock = Query { sql: LOCK_SQL, params: &[&lock_key] };
@@ -112,12 +124,19 @@ impl Ledger {
         let serial_key = attempt.serial.map(|command| hash_lock(attempt, "caller", command));
         let alone_params: [&dyn Param; 1] = [serial_key.as_ref().unwrap_or(&lock_key)];
         let alone = Query { sql: LOCK_SQL, params: &alone_params };
+        let opening = opening.filter(|read| read.may_fly()).map(|read| (read.sql, read.params()));
+        let opening = opening.as_ref().map(|(sql, params)| Query { sql, params });
         let flight = async {
             let connection = transaction.connection();
             self.database.ready(connection, lock).await?;
             self.database.ready(connection, lookup).await?;
+            // A read that cannot be prepared is left to the command, which is told why.
+            let opening = match opening {
+                Some(read) if self.database.ready(connection, read).await.is_ok() => Some(read),
+                _ => None,
+            };
             // Lock and look-up are two statements: one snapshot would be older than the lock.
-            let (begun, lock, alone, found) = tokio::join!(
+            let (begun, lock, alone, found, flown) = tokio::join!(
                 biased;
                 connection.batch_execute(self.database.begin()),
                 self.database.send(connection, lock),
@@ -128,18 +147,24 @@ impl Ledger {
                     }
                 },
                 self.database.send(connection, lookup),
+                async {
+                    match opening {
+                        Some(read) => Some(self.database.send(connection, read).await),
+                        None => None,
+                    }
+                },
             );
             begun?;
-            Ok::<_, LedgerError>((lock?, alone?, found?))
+            Ok::<_, LedgerError>((lock?, alone?, found?, flown))
         };
-        let (lock, alone, found) = self.bounded(flight).await?;
+        let (lock, alone, found, flown) = self.bounded(flight).await?;
         let granted = |rows: &[Row]| rows.first().is_some_and(|row| row.get(0));
         let (locked, alone) = (granted(&lock), alone.is_none_or(|rows| granted(&rows)));
         let record = transaction.read_record(&found)?;
         if let Some(record) = &record {
             self.database.generation.set(record.generation);
         }
-        Ok(Entered { locked, alone, record, transaction })
+        Ok(Entered { locked, alone, record, flown, transaction })
     }
 
     /// The record of a key, in one round trip and without a lock.

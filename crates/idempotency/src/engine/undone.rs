@@ -30,8 +30,8 @@ impl Engine {
         claim: Claim,
         refusal: Option<Problem>,
     ) -> Run {
-        let transaction = match self.enter(attempt, claim, false).await {
-            Ok(transaction) => transaction,
+        let transaction = match self.enter(attempt, claim, None, false).await {
+            Ok((transaction, _)) => transaction,
             Err(Run::Again(_)) => return Run::Answered(NOT_STORED, After::Release),
             Err(answered) => return answered,
         };

@@ -1,12 +1,12 @@
 //! `POST /v1/orders`: prices from the catalogue, stock taken in the same transaction.
 //!
-//! Two flights: the prices are read, then order, items and stock are written together. Stock is taken last, so that the
+//! The prices are read with the opening of the transaction, then order, items and stock are written together. Stock is taken last, so that the
 //! rows that every order of a product wants are held only until COMMIT; they are locked in the order of their sku, so that
 //! two orders cannot deadlock.
 
 use std::collections::BTreeMap;
 
-use idempotency::{Abort, Command, Invalid, Query, Reply, Tx};
+use idempotency::{Abort, Command, Invalid, OpeningRead, Query, Reply, Tx};
 use serde::Deserialize;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -94,10 +94,15 @@ impl Command for CreateOrder {
         Ok(())
     }
 
+    fn opening_read(&self) -> Option<OpeningRead> {
+        let skus: Vec<String> = self.wanted().into_keys().map(str::to_owned).collect();
+        Some(OpeningRead::new(PRICES_SQL, vec![Box::new(skus)]))
+    }
+
     async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<OrderView>, Abort> {
+        let products = tx.opening_rows().await?;
         let wanted = self.wanted();
         let skus: Vec<&str> = wanted.keys().copied().collect();
-        let products = tx.query(PRICES_SQL, &[&skus]).await?;
         let (items, total) = self.price(&products)?;
 
         let (id, account, idem_key) = (Uuid::now_v7(), tx.account().0, tx.natural_key());
