@@ -44,6 +44,8 @@ enum Command {
         #[command(subcommand)]
         command: AccountsCommand,
     },
+    /// A payment gateway for development and tests; it prints its address once it answers
+    Sandbox(Box<sandbox_gateway::Settings>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -123,6 +125,7 @@ async fn run(command: Command, extra: ExtraRoutes) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Accounts { command } => manage_accounts(command).await,
+        Command::Sandbox(settings) => sandbox_gateway::run(&settings).await,
     }
 }
 
