@@ -52,7 +52,10 @@ impl Ended {
 /// The binary without the settings of whoever runs the tests.
 pub fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments).env_remove("DATABASE_URL").env_remove("REDIS_URL").env_remove("LOG_FORMAT");
+    command.args(arguments);
+    for setting in ["DATABASE_URL", "REDIS_URL", "LOG_FORMAT", "GATEWAY_URL", "GATEWAY_KEY"] {
+        command.env_remove(setting);
+    }
     command
 }
 

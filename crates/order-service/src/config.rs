@@ -2,6 +2,7 @@
 //!
 //! Knows names, defaults and contradictions. Invariant: what has no [`contradictions`] can be started.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use idempotency::gate::GateConfig;
 use idempotency::{DatabaseConfig, OnDuplicate, Policy, Pooler, parse_duration, parse_size};
+
+use crate::payments::gateway::Gateway;
 
 /// Where PostgreSQL is.
 #[derive(Debug, Clone, Args)]
@@ -122,6 +125,60 @@ pub(crate) struct Limits {
     pub(crate) redis_timeout: Duration,
 }
 
+/// The payment gateway; without one, nothing is charged.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GatewaySettings {
+    /// The payment gateway, as the root of its URL (https://api.stripe.com)
+    #[arg(long, env = "GATEWAY_URL", hide_env_values = true)]
+    pub(crate) gateway_url: Option<String>,
+    /// Its API key
+    #[arg(long, env = "GATEWAY_KEY", hide_env_values = true)]
+    pub(crate) gateway_key: Option<Secret>,
+    /// One call to it, connecting included
+    #[arg(long, env = "GATEWAY_TIMEOUT", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) gateway_timeout: Duration,
+}
+
+impl GatewaySettings {
+    /// The way to the gateway, if one is set up; the error is one line.
+    pub(crate) fn gateway(&self) -> Result<Option<Gateway>, String> {
+        match (&self.gateway_url, &self.gateway_key) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err("GATEWAY_KEY is set, and GATEWAY_URL is not".to_owned()),
+            (Some(_), None) => Err("GATEWAY_URL is set, and GATEWAY_KEY is not".to_owned()),
+            (Some(_), Some(key)) if key.expose().is_empty() => {
+                Err("GATEWAY_KEY must not be empty".to_owned())
+            }
+            (Some(_), Some(_)) if self.gateway_timeout.is_zero() => {
+                Err("GATEWAY_TIMEOUT must be above zero".to_owned())
+            }
+            (Some(url), Some(key)) => Gateway::new(url, key, self.gateway_timeout).map(Some),
+        }
+    }
+}
+
+/// A text that is never shown.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 /// What `dev` needs.
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
@@ -137,6 +194,8 @@ pub(crate) struct DevArgs {
     #[command(flatten)]
     pub(crate) listen: Listen,
     #[command(flatten)]
+    pub(crate) gateway: GatewaySettings,
+    #[command(flatten)]
     pub(crate) limits: Limits,
 }
 
@@ -148,12 +207,15 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) listen: Listen,
     #[command(flatten)]
+    pub(crate) gateway: GatewaySettings,
+    #[command(flatten)]
     pub(crate) limits: Limits,
 }
 
 /// Contradictions, one line each.
-pub(crate) fn contradictions(listen: &Listen, limits: &Limits) -> Vec<String> {
+pub(crate) fn contradictions(listen: &Listen, gateway: &GatewaySettings, limits: &Limits) -> Vec<String> {
     let mut faults = limits.policy().check();
+    faults.extend(gateway.gateway().err());
     let spans = [
         ("DATABASE_POOL_WAIT", limits.database_pool_wait),
         ("DATABASE_STATEMENT_TIMEOUT", limits.database_statement_timeout),
@@ -200,7 +262,7 @@ impl Limits {
 
 impl ServeArgs {
     pub(crate) fn check(&self) -> Vec<String> {
-        contradictions(&self.listen, &self.limits)
+        contradictions(&self.listen, &self.gateway, &self.limits)
     }
 
     pub(crate) fn policy(&self) -> Policy {

@@ -39,7 +39,7 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
     let _claim = claim(&directory)?;
     // A file from an earlier run would name ports that nobody listens on.
     let _ = fs::remove_file(directory.join("dev.json"));
-    let faults = contradictions(&arguments.listen, &arguments.limits);
+    let faults = contradictions(&arguments.listen, &arguments.gateway, &arguments.limits);
     if !faults.is_empty() {
         bail!(faults.join("\nerror: "));
     }
@@ -73,6 +73,7 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
             redis_url: redis_url.context("no Redis")?,
         },
         listen: arguments.listen,
+        gateway: arguments.gateway,
         limits: arguments.limits,
     };
     let served = serve_demo(&serve, &directory, signals, extra).await;
