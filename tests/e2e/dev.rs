@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -101,6 +102,16 @@ impl Dev {
         all
     }
 
+    /// Where the payment sandbox listens.
+    async fn sandbox(&self) -> SocketAddr {
+        let line = self.process.line_containing("payments go to the sandbox at ").await;
+        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once(' '));
+        let address = address.expect("an address").0.parse().expect("an address");
+        let ledger = testkit::send(address, &Request::get("/sandbox/ledger")).await.expect("a ledger");
+        assert_eq!(ledger.json()["charges"], serde_json::json!([]));
+        address
+    }
+
     async fn end(mut self) {
         self.process.signal(Signal::Term).await.expect("SIGTERM");
         assert_eq!(self.process.wait_exit(BOUND).await.code(), Some(0));
@@ -109,6 +120,10 @@ impl Dev {
 
 async fn all_are_gone(pids: [u32; 2]) {
     until("no server is left", BOUND, || async { !pids.iter().any(|pid| is_alive(*pid)) }).await;
+}
+
+async fn is_closed(address: SocketAddr) -> bool {
+    tokio::net::TcpStream::connect(address).await.is_err()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -136,20 +151,22 @@ async fn one_command_makes_a_shop_whose_data_outlives_it() {
     let orders = "SELECT count(*) FROM orders";
     assert_eq!(client.query_one(orders, &[]).await.expect("a count").get::<_, i64>(0), 1);
 
-    let servers = dev.servers().await;
+    let (servers, sandbox) = (dev.servers().await, dev.sandbox().await);
     let first = dev.json.clone();
     dev.end().await;
     assert!(!servers.iter().any(|pid| is_alive(*pid)), "ended before dev, not after it");
+    assert!(is_closed(sandbox).await, "ended before dev, too");
     assert!(!file.exists(), "nobody listens any more where it points to");
 
     let mut dev = Dev::start(folder.path()).await;
     assert_eq!(dev.json["api_key"], first["api_key"]);
     let (again, same_body) = dev.paste().await;
     assert!(again.contains("idempotent-replayed: true") && body == same_body, "{again} {same_body}");
-    let servers = dev.servers().await;
+    let (servers, sandbox) = (dev.servers().await, dev.sandbox().await);
     dev.process.signal(Signal::Kill).await.expect("SIGKILL");
     dev.process.wait_exit(BOUND).await;
     all_are_gone(servers).await;
+    until("the sandbox is gone", BOUND, || is_closed(sandbox)).await;
 
     // What was committed before the SIGKILL is still there, and the stale dev.json is not mistaken for a new one.
     assert!(file.exists());

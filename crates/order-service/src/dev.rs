@@ -1,8 +1,10 @@
 //! `order-service dev`: everything on a fresh machine, with one command.
 //!
-//! Private servers (unless URLs are given), schema, demo shop, service. Knows nothing of how servers are found or kept
+//! Private servers and the payment sandbox (unless URLs are given), schema, demo shop, service. Knows nothing of how servers are found or kept
 //! (`devstack` does). Invariant: `dev.json` is only there complete, of one run at a time, and a second start has the same
 //! data and key.
+
+mod sandbox;
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
@@ -17,6 +19,7 @@ use devstack::{
 };
 use serde_json::json;
 
+use self::sandbox::Sandbox;
 use crate::app::{self, Signals};
 use crate::config::{DatabaseUrl, DevArgs, ServeArgs, Stores, contradictions};
 use crate::{ExtraRoutes, accounts, migrations, seed};
@@ -67,21 +70,31 @@ pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Resul
     let database_url =
         arguments.database_url.clone().or_else(|| private.postgres.as_ref().map(Postgres::url));
     let redis_url = arguments.redis_url.clone().or_else(|| private.redis.as_ref().map(Redis::url));
+    let told = &arguments.gateway;
+    let sandbox = match told.gateway_url {
+        Some(_) => None,
+        None => Some(Sandbox::start(&directory).await?),
+    };
+    let gateway = sandbox.as_ref().map_or_else(|| told.clone(), |sandbox| sandbox.settings(told));
     let serve = ServeArgs {
         stores: Stores {
             database: DatabaseUrl { database_url: database_url.context("no PostgreSQL")? },
             redis_url: redis_url.context("no Redis")?,
         },
         listen: arguments.listen,
-        gateway: arguments.gateway,
+        gateway,
         limits: arguments.limits,
     };
     let served = serve_demo(&serve, &directory, signals, extra).await;
     let _ = fs::remove_file(directory.join("dev.json"));
+    let sandbox_stopped = match sandbox {
+        Some(sandbox) => sandbox.stop().await,
+        None => Ok(()),
+    };
     tokio::task::spawn_blocking(move || stop_servers(private))
         .await
         .context("the servers could not be stopped")??;
-    served
+    served.and(sandbox_stopped)
 }
 
 /// Takes the folder for as long as the result lives: two runs would take each other's `dev.json` away.
