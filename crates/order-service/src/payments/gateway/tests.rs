@@ -230,7 +230,7 @@ fn half_a_gateway_is_a_contradiction_and_no_secret_is_shown() {
         gateway_key: key.map(Secret::from),
         gateway_timeout: timeout,
     };
-    let (url, key) = (Some("https://api.example"), Some("sk_live_sesame"));
+    let (url, key) = (Some("http://api.example"), Some("sk_live_sesame"));
     assert!(matches!(told(None, None, TIMEOUT).gateway(), Ok(None)));
     assert!(matches!(told(url, key, TIMEOUT).gateway(), Ok(Some(_))));
     for (settings, name) in [
