@@ -71,9 +71,10 @@ async fn after_enter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn after_the_first_write() {
+async fn after_the_first_writes() {
     let app = app().await;
-    let point = postgres(&app, "UPDATE products", Action::HoldReply);
+    // Order and stock are written; what flies behind them has not arrived.
+    let point = postgres(&app, "INSERT INTO events", Action::HoldBefore);
     killed_at(app, point, false).await;
 }
 

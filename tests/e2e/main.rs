@@ -12,6 +12,7 @@ mod harness;
 mod horizons;
 mod keys;
 mod kills;
+mod last_writes;
 mod limits;
 mod lost_commit;
 mod postgres_faults;

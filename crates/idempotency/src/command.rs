@@ -5,6 +5,7 @@
 //! that would begin, end or cut a transaction.
 
 mod control;
+mod last;
 mod opening;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::sqlstate;
 use control::refuse_control;
 
 pub use control::TransactionControl;
+pub use last::LastWrite;
 pub use opening::OpeningRead;
 
 /// One atomic piece of work: the typed request, and what it does.
@@ -101,6 +103,14 @@ pub struct Done {
     /// Whether the body is stored.
     pub(crate) kept: bool,
     pub(crate) events: Vec<Event>,
+    pub(crate) last: Vec<LastWrite>,
+}
+
+impl Done {
+    /// A refusal: nothing but the answer.
+    pub(crate) fn refused(reply: StoredReply) -> Self {
+        Self { reply, kept: true, events: Vec::new(), last: Vec::new() }
+    }
 }
 
 /// A field that is not valid.
@@ -199,11 +209,12 @@ pub struct Tx<'t> {
     events: Vec<Event>,
     opening: Option<OpeningRead>,
     flown: Flown,
+    last: Vec<LastWrite>,
 }
 
 impl<'t> Tx<'t> {
     pub(crate) fn new(transaction: &'t Transaction, attempt: &'t Attempt) -> Self {
-        Self { transaction, attempt, events: Vec::new(), opening: None, flown: None }
+        Self { transaction, attempt, events: Vec::new(), opening: None, flown: None, last: Vec::new() }
     }
 
     /// With the opening read, and what came of it if it flew.
@@ -213,7 +224,7 @@ impl<'t> Tx<'t> {
 
     /// The work with its events, ready to be committed.
     pub(crate) fn done(self, (reply, kept): (StoredReply, bool)) -> Done {
-        Done { reply, kept, events: self.events }
+        Done { reply, kept, events: self.events, last: self.last }
     }
 
     /// The calling account.
@@ -256,6 +267,16 @@ impl<'t> Tx<'t> {
             refuse_control(query.sql)?;
         }
         Ok(self.transaction.run_all(queries).await?)
+    }
+
+    /// Leaves a write for the end: it flies with the events, the record and COMMIT, behind everything else, in the order given.
+    /// An error of it undoes everything (see [`LastWrite::refused_by`]).
+    ///
+    /// # Errors
+    /// If it would control the transaction.
+    pub fn write_last(&mut self, write: LastWrite) -> Result<(), TransactionControl> {
+        self.last.push(write.checked()?);
+        Ok(())
     }
 
     /// Writes an event with the work: it is there if and only if the work is committed. `data` becomes JSON.

@@ -200,8 +200,14 @@ impl Engine {
             Ok(Ok(Ok(reply))) => {
                 let mut done = tx.done(reply);
                 done.kept &= done.reply.body.len() <= self.policy.stored_body_max;
-                let completed = transaction.complete(&self.ledger, attempt, Status::Completed, &done).await;
-                self.conclude(attempt, claim, done, completed).await
+                let completed =
+                    transaction.complete(&self.ledger, attempt, Status::Completed, &done, deadline).await;
+                match completed {
+                    Completed::RolledBack(error) if !done.last.is_empty() => {
+                        self.last_write_failed(attempt, work, claim, &done, error).await
+                    }
+                    completed => self.conclude(attempt, claim, done, completed).await,
+                }
             }
             Ok(Ok(Err(Abort::Reject(problem)))) => {
                 transaction.rollback().await;

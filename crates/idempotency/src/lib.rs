@@ -63,7 +63,9 @@ mod value;
 mod waiting;
 
 pub use attempt::Attempt;
-pub use command::{Abort, Command, Invalid, OpeningRead, Replay, StatementError, TransactionControl, Tx};
+pub use command::{
+    Abort, Command, Invalid, LastWrite, OpeningRead, Replay, StatementError, TransactionControl, Tx,
+};
 pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query, ReadError};
 pub use engine::Engine;
 pub use fingerprint::{Asked, Fingerprint};

@@ -86,7 +86,7 @@ impl ProblemKind {
 }
 
 /// A problem that can be answered.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Problem {
     /// What kind.
     pub kind: &'static ProblemKind,

@@ -6,13 +6,14 @@
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
+use tokio::time::Instant;
 
 use super::{After, Engine, Run, unavailable};
 use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::command::{Done, Tx, Work};
 use crate::gate::Claim;
-use crate::ledger::LedgerError;
+use crate::ledger::{LedgerError, RECORD_KEY};
 use crate::problem::Problem;
 use crate::record::Status;
 use crate::sqlstate::{self, Trouble};
@@ -44,8 +45,10 @@ impl Engine {
                 Run::Answered(Answer::AlreadyCompleted { location: Some(location) }, After::Release)
             }
             (Ok(Ok(Ok(None))), Some(problem)) => {
-                let done = Done { reply: problem.seal(attempt.request_id), kept: true, events: Vec::new() };
-                let completed = transaction.complete(&self.ledger, attempt, Status::Failed, &done).await;
+                let done = Done::refused(problem.seal(attempt.request_id));
+                let deadline = Instant::now() + self.policy.execute_max;
+                let completed =
+                    transaction.complete(&self.ledger, attempt, Status::Failed, &done, deadline).await;
                 match self.conclude(attempt, claim, done, completed).await {
                     Run::Again(_) | Run::Answered(Answer::Internal, After::Release) => {
                         Run::Answered(NOT_STORED, After::Release)
@@ -59,6 +62,29 @@ impl Engine {
             }
             // Dropped, not rolled back: after a time-out a statement may be under way.
             (Ok(Ok(Err(_)) | Err(_)) | Err(_), _) => Run::Answered(NOT_STORED, After::Release),
+        }
+    }
+
+    /// The transaction was undone although the command had succeeded: by one of its last writes, or at the record.
+    pub(super) async fn last_write_failed(
+        &self,
+        attempt: &Attempt,
+        work: &dyn Work,
+        claim: Claim,
+        done: &Done,
+        error: tokio_postgres::Error,
+    ) -> Run {
+        let violated = sqlstate::violated_unique(&error);
+        if violated.is_some() && violated == work.natural_key() {
+            return self.reject(attempt, work, claim, None).await;
+        }
+        if violated == Some(RECORD_KEY) {
+            // Another attempt's record: it is found by the next look-up.
+            return Run::Again(error.to_string());
+        }
+        match done.last.iter().find_map(|write| write.refusal(&error)) {
+            Some(problem) => self.reject(attempt, work, claim, Some(problem)).await,
+            None => self.failed(work, &error),
         }
     }
 

@@ -9,14 +9,16 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use futures_util::future::{MaybeDone, maybe_done};
+use futures_util::future::{MaybeDone, join_all, maybe_done};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_postgres::{NoTls, Row};
 
 use super::{
     INSERT_SAYING_WHERE_SQL, INSERT_SQL, LOOKUP_WHERE_AT, Ledger, LedgerError, ms, read_record, status_word,
 };
 use crate::attempt::Attempt;
-use crate::command::Done;
+use crate::command::{Done, LastWrite};
 use crate::database::{Database, Object, Query, discard, generation_behind};
 use crate::generation::Generation;
 use crate::record::{Record, Status};
@@ -92,20 +94,20 @@ impl Transaction {
         drop(Object::take(connection));
     }
 
-    /// Events, record and COMMIT in one flight. The INSERT is the check: if it fails, COMMIT only reports the rollback.
+    /// Last writes, events, record and COMMIT in one flight. The statements are the check: if one fails, COMMIT only reports
+    /// the rollback. The statements may run until `deadline`; then they are cancelled. COMMIT is awaited for the statement
+    /// time-out.
     pub async fn complete(
         mut self,
         ledger: &Ledger,
         attempt: &Attempt,
         status: Status,
         work: &Done,
+        deadline: Instant,
     ) -> Completed {
         let Some(connection) = self.connection.take() else { return Completed::Unknown };
-        let flight = send_completion(&self, &connection, ledger, attempt, status, work);
-        let outcome = match tokio::time::timeout(self.database.statement_timeout, flight).await {
-            Ok(outcome) => outcome,
-            Err(_) => Completed::Unknown,
-        };
+        let flight = send_completion(&self, &connection, ledger, attempt, status, work, deadline);
+        let outcome = flight.await;
         match &outcome {
             Completed::Committed { generation, .. } => self.database.generation.set(*generation),
             // The server tells the error before it lets the locks go: one more answer, so that a retry finds the key free.
@@ -126,9 +128,10 @@ async fn send_completion(
     attempt: &Attempt,
     status: Status,
     work: &Done,
+    deadline: Instant,
 ) -> Completed {
     let database = &transaction.database;
-    let Done { reply, events, .. } = work;
+    let Done { reply, events, last, .. } = work;
     let outbox = crate::outbox::Columns::of(attempt.account, events);
     let headers: Vec<&str> =
         reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
@@ -155,37 +158,68 @@ async fn send_completion(
     };
     let outbox_params = outbox.params();
     let events_query = Query { sql: crate::outbox::INSERT_SQL, params: &outbox_params };
-    for query in [events_query, record] {
-        if let Err(refused) = database.ready(connection, query).await {
+    let last_params: Vec<_> = last.iter().map(LastWrite::params).collect();
+    let mut queries: Vec<_> =
+        last.iter().zip(&last_params).map(|(write, params)| write.query(params)).collect();
+    if !events.is_empty() {
+        queries.push(events_query);
+    }
+    queries.push(record);
+    for query in &queries {
+        if let Err(refused) = database.ready(connection, *query).await {
             return Completed::RolledBack(refused);
         }
     }
-    let emitted = async {
-        if events.is_empty() { Ok(Vec::new()) } else { database.send(connection, events_query).await }
-    };
     // The first poll sends. A statement that could not even be sent must not be followed by COMMIT.
-    let mut emitted = pin!(maybe_done(emitted));
-    let mut inserted = pin!(maybe_done(database.send(connection, record)));
-    let unsent = poll_once(emitted.as_mut()).or(poll_once(inserted.as_mut()));
-    if let Some(refused) = unsent {
-        return Completed::RolledBack(refused);
+    let mut sent: Vec<_> =
+        queries.iter().map(|query| Box::pin(maybe_done(database.send(connection, *query)))).collect();
+    for statement in &mut sent {
+        if let Some(refused) = poll_once(statement.as_mut()) {
+            return Completed::RolledBack(refused);
+        }
     }
-    let ((), (), committed) =
-        tokio::join!(biased; emitted.as_mut(), inserted.as_mut(), connection.batch_execute("COMMIT"));
-    let emitted = emitted.take_output().unwrap_or(Ok(Vec::new()));
-    let Some(inserted) = inserted.take_output() else { return Completed::Unknown };
-    // A definite refusal before COMMIT means that COMMIT rolled back; a dead connection says nothing.
-    let silent = |answer: &Result<Vec<Row>, tokio_postgres::Error>| {
-        answer.as_ref().is_err_and(|error| error.as_db_error().is_none())
+    let statements = async {
+        let answered = join_all(sent.iter_mut().map(Pin::as_mut));
+        let mut answered = pin!(answered);
+        if tokio::time::timeout_at(deadline, answered.as_mut()).await.is_err() {
+            let cancel = connection.cancel_token();
+            let _ = tokio::time::timeout(ROLLBACK_MAX, cancel.cancel_query(NoTls)).await;
+            let _ = tokio::time::timeout(ROLLBACK_MAX, answered).await;
+        }
     };
-    if silent(&emitted) || silent(&inserted) {
+    let over = Notify::new();
+    let statements = async {
+        statements.await;
+        over.notify_one();
+    };
+    let committing = async {
+        tokio::select! {
+            biased;
+            committed = connection.batch_execute("COMMIT") => Some(committed),
+            // Only COMMIT's own time counts: what flies before it has limits of its own.
+            () = async { over.notified().await; tokio::time::sleep(database.statement_timeout).await } => None,
+        }
+    };
+    let ((), committed) = tokio::join!(biased; statements, committing);
+    let Some(committed) = committed else { return Completed::Unknown };
+    let Some(answers) =
+        sent.iter_mut().map(|statement| statement.as_mut().take_output()).collect::<Option<Vec<_>>>()
+    else {
+        return Completed::Unknown;
+    };
+    // A definite refusal before COMMIT means that COMMIT rolled back; a dead connection says nothing.
+    if answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.as_db_error().is_none())) {
         return Completed::Unknown;
     }
-    match (emitted, inserted, committed) {
-        (Err(refused), _, _) | (_, Err(refused), _) => Completed::RolledBack(refused),
-        (Ok(_), Ok(_), Err(error)) if sqlstate::leaves_commit_open(&error) => Completed::Unknown,
-        (Ok(_), Ok(_), Err(refused)) => Completed::RolledBack(refused),
-        (Ok(_), Ok(rows), Ok(())) => match rows.first() {
+    let inserted = match answers.into_iter().collect::<Result<Vec<_>, _>>() {
+        // The first of them; those behind it only say that the transaction is aborted.
+        Err(refused) => return Completed::RolledBack(refused),
+        Ok(answers) => answers.into_iter().next_back().unwrap_or_default(),
+    };
+    match committed {
+        Err(error) if sqlstate::leaves_commit_open(&error) => Completed::Unknown,
+        Err(refused) => Completed::RolledBack(refused),
+        Ok(()) => match inserted.first() {
             Some(row) => Completed::Committed {
                 expires_ms: ms(row.get(0)),
                 generation: generation_behind(connection, row, 1),

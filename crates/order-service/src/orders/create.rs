@@ -1,12 +1,12 @@
 //! `POST /v1/orders`: prices from the catalogue, stock taken in the same transaction.
 //!
-//! The prices are read with the opening of the transaction, then order, items and stock are written together. Stock is taken last, so that the
-//! rows that every order of a product wants are held only until COMMIT; they are locked in the order of their sku, so that
-//! two orders cannot deadlock.
+//! Two flights in all: prices and stock are read with the opening of the transaction; order, items and stock are written with
+//! its end. Stock is taken last, so that the rows that every order of a product wants are held for as short as can be; they
+//! are locked in the order of their sku, so that two orders cannot deadlock.
 
 use std::collections::BTreeMap;
 
-use idempotency::{Abort, Command, Invalid, OpeningRead, Query, Reply, Tx};
+use idempotency::{Abort, Command, Invalid, LastWrite, OpeningRead, Reply, Tx};
 use serde::Deserialize;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -24,28 +24,28 @@ const NOTE_MAX: usize = 1000;
 /// Longest sku, in characters.
 const SKU_MAX: usize = 100;
 
-const PRICES_SQL: &str = "SELECT sku, name, unit_price, currency FROM products WHERE sku = ANY($1)";
+const PRICES_SQL: &str =
+    "SELECT sku, name, unit_price, currency, stock, CURRENT_TIMESTAMP FROM products WHERE sku = ANY($1)";
 
 const PLACE_SQL: &str = "
 WITH placed AS (
     INSERT INTO orders (id, account_id, idem_key, status, total_amount, currency, note)
     VALUES ($1, $2, $3, 'pending_payment', $4, $5, $6)
-    RETURNING id, status, total_amount, currency, note, created_at
-), kept AS (
-    INSERT INTO order_items (order_id, position, sku, name, quantity, unit_price)
-    SELECT $1, item.* FROM unnest($7::int2[], $8::text[], $9::text[], $10::int4[], $11::int8[])
-        AS item (position, sku, name, quantity, unit_price)
 )
-SELECT * FROM placed";
+INSERT INTO order_items (order_id, position, sku, name, quantity, unit_price)
+SELECT $1, item.* FROM unnest($7::int2[], $8::text[], $9::text[], $10::int4[], $11::int8[])
+    AS item (position, sku, name, quantity, unit_price)";
 
+// Nobody sees what it returns, so it raises: the CHECK when there is not enough, the division when a product is gone.
 const TAKE_STOCK_SQL: &str = "
 WITH locked AS MATERIALIZED (
     SELECT sku, quantity FROM products JOIN unnest($1::text[], $2::int8[]) AS wanted (sku, quantity) USING (sku)
      ORDER BY sku FOR NO KEY UPDATE OF products
+), taken AS (
+    UPDATE products SET stock = stock - locked.quantity FROM locked WHERE products.sku = locked.sku RETURNING 1
 )
-UPDATE products SET stock = stock - locked.quantity FROM locked
- WHERE products.sku = locked.sku AND products.stock >= locked.quantity
-RETURNING products.sku";
+SELECT 1 / (count(*) = cardinality($1))::int FROM taken";
+const STOCK_NOT_NEGATIVE: &str = "products_stock_not_negative";
 
 const EXISTING_SQL: &str = "SELECT id FROM orders WHERE idem_key = $1";
 
@@ -102,47 +102,48 @@ impl Command for CreateOrder {
     async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<OrderView>, Abort> {
         let products = tx.opening_rows().await?;
         let wanted = self.wanted();
-        let skus: Vec<&str> = wanted.keys().copied().collect();
         let (items, total) = self.price(&products)?;
+        if let Some(product) =
+            products.iter().find(|product| product.get::<_, i64>(4) < wanted[product.get::<_, &str>(0)])
+        {
+            let sku: &str = product.get(0);
+            return Err(Abort::reject(INSUFFICIENT_STOCK, format!("there is not enough of {sku} in stock")));
+        }
+        // The transaction's own time, which is what the order's row will say.
+        let created_at = products.first().map(|product| product.get(5)).ok_or(PriceOverflow)?;
 
         let (id, account, idem_key) = (Uuid::now_v7(), tx.account().0, tx.natural_key());
+        let column = |of: fn(&ItemView) -> String| items.iter().map(of).collect::<Vec<_>>();
         // At most ITEMS_MAX positions and QUANTITY_MAX pieces: both fit.
         let positions: Vec<i16> = (0..).take(items.len()).collect();
-        let item_skus: Vec<&str> = items.iter().map(|item| item.sku.as_str()).collect();
-        let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
         let quantities: Vec<i32> =
             items.iter().map(|item| i32::try_from(item.quantity).unwrap_or(0)).collect();
         let prices: Vec<i64> = items.iter().map(|item| item.unit_price).collect();
-        let amounts: Vec<i64> = wanted.values().copied().collect();
-        let place = Query {
-            sql: PLACE_SQL,
-            params: &[
-                &id,
-                &account,
-                &idem_key,
-                &total.amount,
-                &total.currency,
-                &self.note,
-                &positions,
-                &item_skus,
-                &names,
-                &quantities,
-                &prices,
+        tx.write_last(LastWrite::new(
+            PLACE_SQL,
+            vec![
+                Box::new(id),
+                Box::new(account),
+                Box::new(idem_key),
+                Box::new(total.amount),
+                Box::new(total.currency.clone()),
+                Box::new(self.note.clone()),
+                Box::new(positions),
+                Box::new(column(|item| item.sku.clone())),
+                Box::new(column(|item| item.name.clone())),
+                Box::new(quantities),
+                Box::new(prices),
             ],
-        };
-        let take_stock = Query { sql: TAKE_STOCK_SQL, params: &[&skus, &amounts] };
-        let answers = tx.query_all(&[place, take_stock]).await?;
-        let [placed, taken] = answers.as_slice() else { return Err(Abort::from(std::fmt::Error)) };
-        if taken.len() < wanted.len() {
-            let got: Vec<&str> = taken.iter().map(|row| row.get(0)).collect();
-            let short = skus.iter().find(|sku| !got.contains(sku)).copied().unwrap_or_default();
-            return Err(Abort::reject(
-                INSUFFICIENT_STOCK,
-                format!("there is not enough of {short} in stock"),
-            ));
-        }
-        let mut order = OrderView::of(&placed[0]);
-        order.items = items;
+        ))?;
+        let (skus, amounts): (Vec<String>, Vec<i64>) =
+            wanted.iter().map(|(sku, amount)| ((*sku).to_owned(), *amount)).unzip();
+        tx.write_last(LastWrite::new(TAKE_STOCK_SQL, vec![Box::new(skus), Box::new(amounts)]).refused_by(
+            STOCK_NOT_NEGATIVE,
+            INSUFFICIENT_STOCK,
+            "another order took the last of it",
+        ))?;
+        let (status, note) = ("pending_payment".to_owned(), self.note.clone());
+        let order = OrderView { id, status, items, total, note, created_at };
         tx.emit("order.created", &order)?;
         Ok(Reply::created(format!("/v1/orders/{id}"), order))
     }
