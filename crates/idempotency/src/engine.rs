@@ -86,7 +86,7 @@ impl Engine {
         let (attempt, work) = (Arc::new(attempt), Arc::new(Bound { command, state }) as Arc<dyn Work>);
         let mut answer = self.begin(&attempt, &work).await;
         if answer == Answer::InProgress && !patience.is_zero() {
-            answer = self.wait(&attempt, &work, patience).await;
+            answer = Box::pin(self.wait(&attempt, &work, patience)).await;
         }
         telemetry::request(C::NAME, answer.outcome());
         if let Answer::Replay { tier, .. } = &answer {
@@ -115,13 +115,14 @@ impl Engine {
             Acquired::OtherDone => return Answer::Reused,
             Acquired::Running => return Answer::InProgress,
             Acquired::CallerBusy => return Answer::CallerBusy,
-            Acquired::OtherRunning => return self.judge_impostor(attempt).await,
+            Acquired::OtherRunning => return Box::pin(self.judge_impostor(attempt)).await,
             Acquired::Proceed(claim) => claim,
         };
-        let (answer, after) =
-            self.with_heartbeat(attempt, claim, self.run_until_answered(attempt, work, claim)).await;
+        // Boxed, as everything behind Redis is: a replay should not carry the size of what it never does.
+        let run = Box::pin(self.run_until_answered(attempt, work, claim));
+        let (answer, after) = self.with_heartbeat(attempt, claim, run).await;
         if let After::Release = after {
-            self.gate.release(attempt, claim).await;
+            Box::pin(self.gate.release(attempt, claim)).await;
         }
         answer
     }

@@ -107,7 +107,7 @@ async fn handle<C: Command>(
         Err(problem) => {
             // A client that sends everything before it reads must still receive the answer; one that stalls has had its time.
             if problem.kind.status != problems::REQUEST_TIMEOUT.status {
-                body::drain(&request, &mut payload).await;
+                Box::pin(body::drain(&request, &mut payload)).await;
             }
             return problem_response(&problem, request_id);
         }

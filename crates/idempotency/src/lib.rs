@@ -59,10 +59,11 @@ mod reply;
 mod shutdown;
 mod sqlstate;
 pub mod telemetry;
-mod value;
+pub mod value;
 mod waiting;
 
 pub use attempt::Attempt;
+pub use canonical::{JsonError, canonicalize};
 pub use command::{
     Abort, Command, Invalid, LastWrite, OpeningRead, Replay, StatementError, TransactionControl, Tx,
 };
@@ -77,7 +78,7 @@ pub use policy::{LEASE_MIN, OnDuplicate, Policy, parse_duration, parse_size};
 pub use prefer::Preferences;
 pub use problem::{Problem, ProblemKind, SameKey};
 pub use reaper::{Counts, Reaper};
-pub use reply::{Reply, StoredReply};
+pub use reply::{Finished, Reply, StoredReply};
 pub use shutdown::Shutdown;
 pub use sqlstate::explain;
 pub use waiting::Waiting;

@@ -14,25 +14,35 @@ use crate::problems;
 /// The command and the canonical form of the body.
 pub(super) fn parse<C: Command>(request: &HttpRequest, document: &[u8]) -> Result<(C, Vec<u8>), Problem> {
     let canonical = canonicalize(document).map_err(|fault| invalid(fault.to_string()))?;
-    let parameters = request.match_info();
+    let command = match C::deserialize(Node(members(request, &canonical)?)) {
+        Ok(command) => command,
+        // Read once more, now keeping account of where it is: only an error is interested in that.
+        Err(_) => serde_path_to_error::deserialize(Node(members(request, &canonical)?)).map_err(|fault| {
+            // An id that cannot be one names nothing.
+            match fault.path().iter().next() {
+                Some(serde_path_to_error::Segment::Map { key })
+                    if request.match_info().get(key).is_some() =>
+                {
+                    problems::NOT_FOUND.because("there is nothing with this id")
+                }
+                _ => invalid(describe(&fault)),
+            }
+        })?,
+    };
+    command.validate().map_err(|fault| invalid(fault.to_string()))?;
+    Ok((command, canonical))
+}
+
+/// The members of the body, and the parameters of the path.
+fn members(request: &HttpRequest, canonical: &[u8]) -> Result<Value, Problem> {
     let not_object = |_| invalid("the body must be a JSON object".to_owned());
-    let mut members: Map<String, Value> = serde_json::from_slice(&canonical).map_err(not_object)?;
-    for (name, value) in parameters.iter() {
+    let mut members: Map<String, Value> = serde_json::from_slice(canonical).map_err(not_object)?;
+    for (name, value) in request.match_info().iter() {
         if members.insert(name.to_owned(), Value::String(value.to_owned())).is_some() {
             return Err(invalid(format!("{name}: it is named by the path already")));
         }
     }
-    let command: C = serde_path_to_error::deserialize(Node(Value::Object(members))).map_err(|fault| {
-        // An id that cannot be one names nothing.
-        match fault.path().iter().next() {
-            Some(serde_path_to_error::Segment::Map { key }) if parameters.get(key).is_some() => {
-                problems::NOT_FOUND.because("there is nothing with this id")
-            }
-            _ => invalid(describe(&fault)),
-        }
-    })?;
-    command.validate().map_err(|fault| invalid(fault.to_string()))?;
-    Ok((command, canonical))
+    Ok(Value::Object(members))
 }
 
 fn invalid(detail: String) -> Problem {
