@@ -87,7 +87,7 @@ fn imports_go_one_way() {
         (
             "PostgreSQL",
             &["tokio_postgres", "deadpool_postgres"],
-            &["command", "database", "ledger", "outbox", "reaper", "sqlstate"],
+            &["command", "database", "ledger", "operator", "outbox", "reaper", "sqlstate"],
         ),
     ];
     let engine_may_name = ["sqlstate::", "database_error"];

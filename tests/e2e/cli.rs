@@ -94,7 +94,8 @@ async fn help_names_every_option_with_its_variable() {
     const SERVE: &str = "DATABASE_URL REDIS_URL BIND ADMIN_BIND ADMIN_TOKEN SHUTDOWN_GRACE IDEMPOTENCY_LEASE \
         IDEMPOTENCY_EXECUTE_MAX IDEMPOTENCY_RESULT_RETENTION IDEMPOTENCY_KEY_RETENTION IDEMPOTENCY_CACHE_BODY_MAX \
         BODY_MAX DATABASE_POOL DATABASE_POOL_WAIT DATABASE_STATEMENT_TIMEOUT DATABASE_LOCK_TIMEOUT DATABASE_POOLER \
-        REDIS_TIMEOUT IDEMPOTENCY_ON_DUPLICATE IDEMPOTENCY_WAIT_MAX IDEMPOTENCY_WAITERS_MAX STORED_BODY_MAX LOG_FORMAT";
+        REDIS_TIMEOUT IDEMPOTENCY_ON_DUPLICATE IDEMPOTENCY_WAIT_MAX IDEMPOTENCY_WAITERS_MAX IDEMPOTENCY_INLINE_MAX \
+        IDEMPOTENCY_STUCK_AFTER STORED_BODY_MAX LOG_FORMAT";
     let dev = format!("{SERVE} DATA_DIR ORDER_SERVICE_SERVERS ORDER_SERVICE_NO_INSTALL");
     for (command, variables) in [
         ("serve", SERVE),
@@ -104,6 +105,7 @@ async fn help_names_every_option_with_its_variable() {
         ("accounts create", "DATABASE_URL"),
         ("accounts list", "DATABASE_URL"),
         ("accounts revoke", "DATABASE_URL"),
+        ("keys stuck", "DATABASE_URL IDEMPOTENCY_STUCK_AFTER"),
     ] {
         let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let help = run(program(&words)).await.succeeded();

@@ -26,3 +26,8 @@ mod smoke;
 mod status;
 mod waiting;
 mod webhook_endpoints;
+mod workflow_faults;
+mod workflow_keys;
+mod workflow_kills;
+mod workflow_pauses;
+mod workflows;

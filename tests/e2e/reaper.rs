@@ -31,8 +31,9 @@ async fn what_is_due_goes_and_nothing_else() {
                   ) AS kinds (kind, status, code, headers, body, result, key)";
     app.db.batch_execute(rows).await.expect("rows");
     let running = "INSERT INTO idempotency_records (account_id, key, request_path, request_hash, fingerprint_version, request_id, status,
-                       result_expires_at, key_expires_at)
-                   VALUES (1, 'running', '/', sha256('x'), 1, gen_random_uuid(), 'IN_PROGRESS', now() - interval '1 day', now() - interval '1 day')";
+                       command, request_body, lease_token, lease_expires_at, attempts, updated_at)
+                   VALUES (1, 'running', '/', sha256('x'), 1, gen_random_uuid(), 'IN_PROGRESS',
+                       'of another build', '{}', gen_random_uuid(), now() - interval '90 days', 1, now() - interval '90 days')";
     app.db.batch_execute(running).await.expect("a row");
     until("forgotten keys are gone", BOUND, || async { count(&app, "key LIKE 'forgotten-%'").await == 0 })
         .await;

@@ -3,21 +3,33 @@
 //! Each field of [`Probe`] is one way in which a handler goes wrong. They are commands like any other, so what happens to
 //! them happens to a user's.
 
+mod voyage;
+
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::ServiceConfig;
-use idempotency::http::command;
-use idempotency::{Abort, Command, ProblemKind, Reply, Tx};
-use order_service::Shop;
+use idempotency::http::{command, workflow};
+use idempotency::{Abort, Command, ProblemKind, Reply, Tx, Workflows};
+use order_service::{Extra, Shop};
 use serde::Deserialize;
+use voyage::{OneVoyage, Voyage};
 
 fn main() -> ExitCode {
-    order_service::main_with(routes)
+    order_service::main_with(Extra { routes, workflows })
 }
 
 fn routes(config: &mut ServiceConfig) {
-    config.service(command::<Probe>("/v1/probes")).service(command::<OneAtATime>("/v1/serialised"));
+    config
+        .service(command::<Probe>("/v1/probes"))
+        .service(command::<OneAtATime>("/v1/serialised"))
+        .service(workflow::<Voyage>("/v1/voyages"))
+        .service(workflow::<OneVoyage>("/v1/serialised-voyages"));
+}
+
+fn workflows(known: Workflows, shop: &Arc<Shop>) -> Workflows {
+    known.with::<Voyage>(Arc::clone(shop)).with::<OneVoyage>(Arc::clone(shop))
 }
 
 const TEAPOT: &ProblemKind = &ProblemKind::rejection(

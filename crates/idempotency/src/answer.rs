@@ -1,5 +1,7 @@
 //! What an attempt is told. Pure; `http` turns it into a response. Invariant: a success is only ever a committed reply.
 
+use uuid::Uuid;
+
 use crate::reply::Finished;
 
 /// Which store a replay came from.
@@ -40,6 +42,18 @@ pub enum Answer {
     },
     /// The first one is still running.
     InProgress,
+    /// It runs in the background, as this operation.
+    Accepted {
+        /// Its id.
+        operation: Uuid,
+    },
+    /// Nobody knows what became of a foreign call of this operation.
+    OutcomeUnknown {
+        /// Its id.
+        operation: Uuid,
+    },
+    /// The code of this build does not fit what an earlier one has journaled.
+    Diverged,
     /// Another operation of this caller is running.
     CallerBusy,
     /// The key belongs to another request.
@@ -53,6 +67,8 @@ pub enum Answer {
     Unavailable(&'static str),
     /// The command failed; nothing is stored.
     Internal,
+    /// A workflow's step failed; what was done before it is kept.
+    Interrupted,
     /// There is no room for another waiter.
     Overloaded,
 }
@@ -65,18 +81,24 @@ impl Answer {
             Self::First { .. } => "executed",
             Self::Replay { .. } => "replayed",
             Self::InProgress => "in_progress",
+            Self::Accepted { .. } => "accepted",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
+            Self::Diverged => "diverged",
             Self::CallerBusy => "caller_busy",
             Self::Reused => "key_reused",
             Self::AlreadyCompleted { .. } => "already_completed",
             Self::Unavailable(_) => "unavailable",
-            Self::Internal => "failed",
+            Self::Internal | Self::Interrupted => "failed",
             Self::Overloaded => "overloaded",
         }
     }
 
     /// Whether nothing is decided under the key: a retry may run.
     pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Internal | Self::Overloaded)
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::Internal | Self::Interrupted | Self::Diverged | Self::Overloaded
+        )
     }
 
     /// The same answer for somebody who waited for it.

@@ -102,14 +102,27 @@ pub struct Done {
     pub(crate) reply: StoredReply,
     /// Whether the body is stored.
     pub(crate) kept: bool,
+    pub(crate) effects: Effects,
+}
+
+/// What a command leaves to be written with COMMIT.
+#[derive(Default)]
+pub struct Effects {
     pub(crate) events: Vec<Event>,
     pub(crate) last: Vec<LastWrite>,
+}
+
+impl Effects {
+    /// The refusal that this error of a last write stands for.
+    pub(crate) fn refusal(&self, error: &tokio_postgres::Error) -> Option<Problem> {
+        self.last.iter().find_map(|write| write.refusal(error))
+    }
 }
 
 impl Done {
     /// A refusal: nothing but the answer.
     pub(crate) fn refused(reply: StoredReply) -> Self {
-        Self { reply, kept: true, events: Vec::new(), last: Vec::new() }
+        Self { reply, kept: true, effects: Effects::default() }
     }
 }
 
@@ -204,17 +217,16 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Abort {
 /// }
 /// ```
 pub struct Tx<'t> {
-    transaction: &'t Transaction,
+    transaction: Transaction,
     attempt: &'t Attempt,
-    events: Vec<Event>,
+    effects: Effects,
     opening: Option<OpeningRead>,
     flown: Flown,
-    last: Vec<LastWrite>,
 }
 
 impl<'t> Tx<'t> {
-    pub(crate) fn new(transaction: &'t Transaction, attempt: &'t Attempt) -> Self {
-        Self { transaction, attempt, events: Vec::new(), opening: None, flown: None, last: Vec::new() }
+    pub(crate) fn new(transaction: Transaction, attempt: &'t Attempt) -> Self {
+        Self { transaction, attempt, effects: Effects::default(), opening: None, flown: None }
     }
 
     /// With the opening read, and what came of it if it flew.
@@ -222,9 +234,9 @@ impl<'t> Tx<'t> {
         Self { opening, flown, ..self }
     }
 
-    /// The work with its events, ready to be committed.
-    pub(crate) fn done(self, (reply, kept): (StoredReply, bool)) -> Done {
-        Done { reply, kept, events: self.events, last: self.last }
+    /// The transaction and what is to be committed with it.
+    pub(crate) fn into_parts(self) -> (Transaction, Effects) {
+        (self.transaction, self.effects)
     }
 
     /// The calling account.
@@ -275,7 +287,7 @@ impl<'t> Tx<'t> {
     /// # Errors
     /// If it would control the transaction.
     pub fn write_last(&mut self, write: LastWrite) -> Result<(), TransactionControl> {
-        self.last.push(write.checked()?);
+        self.effects.last.push(write.checked()?);
         Ok(())
     }
 
@@ -285,7 +297,7 @@ impl<'t> Tx<'t> {
     /// If `data` cannot be serialised.
     pub fn emit(&mut self, kind: &'static str, data: &impl Serialize) -> Result<(), serde_json::Error> {
         let data = serde_json::to_string(data)?;
-        self.events.push(Event { id: Uuid::now_v7(), kind, data });
+        self.effects.events.push(Event { id: Uuid::now_v7(), kind, data });
         Ok(())
     }
 }

@@ -184,15 +184,16 @@ impl Database {
     /// # Errors
     /// [`ReadError`]; also when no answer comes within the statement time-out.
     pub async fn read(&self, sql: &'static str, params: &[&dyn Param]) -> Result<Vec<Row>, ReadError> {
-        match self.read_once(sql, params, false).await {
+        match self.run_once(sql, params, false).await {
             Err(ReadError::Database(error)) if sqlstate::classify(&error) == Trouble::Again => {
-                self.read_once(sql, params, true).await
+                self.run_once(sql, params, true).await
             }
             answer => answer,
         }
     }
 
-    async fn read_once(
+    /// Runs one statement by itself, once.
+    pub(crate) async fn run_once(
         &self,
         sql: &'static str,
         params: &[&dyn Param],

@@ -4,8 +4,13 @@
 //! table in `record`. Knows nothing of HTTP. Invariants: an answer is sent if and only if it is true (no success before
 //! the commit is known); a lease is released only when nothing can be committed under it any more.
 
+mod entry;
 mod undone;
+mod unfinished;
 mod wait;
+mod workflow;
+
+pub(crate) use workflow::Held;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,19 +18,21 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use crate::answer::{Answer, Tier};
+use crate::answer::Answer;
 use crate::attempt::Attempt;
-use crate::command::{Abort, Bound, Command, Done, OpeningRead, Tx, Work, database_error};
-use crate::gate::{Acquired, Claim, Gate};
-use crate::ledger::{Completed, Entered, Flown, Ledger, RECORD_KEY, Resolved, Transaction};
+use crate::command::{Abort, Bound, Command, Done, Tx, Work, database_error};
+use crate::gate::{Claim, Gate};
+use crate::ledger::{Completed, Durable, Ledger, RECORD_KEY, Resolved};
 use crate::policy::Policy;
-use crate::record::{Record, Status, Verdict, decide};
+use crate::record::{Status, decide};
 use crate::reply::Finished;
 use crate::shutdown::Shutdown;
 use crate::sqlstate::{self, Trouble};
 use crate::telemetry;
 use crate::waiting::Waiting;
+use crate::workflow::Job;
 
 /// Runs of one attempt before it is given up, the first included; the last two are on a fresh connection.
 const RUNS_MAX: u32 = 5;
@@ -40,6 +47,28 @@ pub struct Engine {
     policy: Policy,
     waiting: Waiting,
     shutdown: Shutdown,
+}
+
+/// A task that cannot be joined.
+const OUTCOME_OPEN: Answer = Answer::Unavailable("the outcome is not known");
+
+/// What an attempt runs.
+enum Task {
+    Command(Arc<dyn Work>),
+    Workflow {
+        job: Arc<dyn Job>,
+        /// Whether the caller prefers to be told 202 at once.
+        asynchronous: bool,
+    },
+}
+
+impl Task {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Command(work) => work.name(),
+            Self::Workflow { job, .. } => job.name(),
+        }
+    }
 }
 
 /// What a run leaves to be done with the place in Redis.
@@ -83,12 +112,27 @@ impl Engine {
         state: Arc<C::State>,
         patience: Duration,
     ) -> Answer {
-        let (attempt, work) = (Arc::new(attempt), Arc::new(Bound { command, state }) as Arc<dyn Work>);
-        let mut answer = self.begin(&attempt, &work).await;
+        self.perform(attempt, Task::Command(Arc::new(Bound { command, state })), patience).await
+    }
+
+    /// Begins a workflow, or goes on with it; answers [`Answer::Accepted`] at once if `asynchronous`, else once it takes too long.
+    pub(crate) async fn execute_workflow(
+        self: Arc<Self>,
+        attempt: Attempt,
+        job: Arc<dyn Job>,
+        asynchronous: bool,
+        patience: Duration,
+    ) -> Answer {
+        self.perform(attempt, Task::Workflow { job, asynchronous }, patience).await
+    }
+
+    async fn perform(self: Arc<Self>, attempt: Attempt, task: Task, patience: Duration) -> Answer {
+        let attempt = Arc::new(attempt);
+        let mut answer = self.begin(&attempt, &task).await;
         if answer == Answer::InProgress && !patience.is_zero() {
-            answer = Box::pin(self.wait(&attempt, &work, patience)).await;
+            answer = Box::pin(self.wait(&attempt, &task, patience)).await;
         }
-        telemetry::request(C::NAME, answer.outcome());
+        telemetry::request(task.name(), answer.outcome());
         if let Answer::Replay { tier, .. } = &answer {
             telemetry::replay(tier.word());
         }
@@ -96,67 +140,55 @@ impl Engine {
     }
 
     /// Walks the attempt in its own task: once begun, it is finished whether or not anybody still waits for it.
-    async fn begin(self: &Arc<Self>, attempt: &Arc<Attempt>, work: &Arc<dyn Work>) -> Answer {
-        let (engine, attempt, work) = (Arc::clone(self), Arc::clone(attempt), Arc::clone(work));
+    async fn begin(self: &Arc<Self>, attempt: &Arc<Attempt>, task: &Task) -> Answer {
+        let work = match task {
+            Task::Command(work) => Arc::clone(work),
+            Task::Workflow { job, asynchronous } => {
+                return Box::pin(self.begin_workflow(attempt, job, *asynchronous)).await;
+            }
+        };
+        let (engine, attempt) = (Arc::clone(self), Arc::clone(attempt));
         let task = self.shutdown.tasks().spawn(async move {
             let answer = engine.answer(&attempt, work.as_ref()).await;
             engine.waiting.publish(&attempt, &answer);
             answer
         });
         // A task that cannot be joined panicked outside the command; nothing is known of its outcome.
-        task.await.unwrap_or(Answer::Unavailable("the outcome is not known"))
+        task.await.unwrap_or(OUTCOME_OPEN)
     }
 
-    /// Redis first: it may refuse or replay. Whatever it does not know, PostgreSQL decides.
     async fn answer(&self, attempt: &Attempt, work: &dyn Work) -> Answer {
-        let claim = match self.gate.acquire(attempt).await {
-            Acquired::Done(finished) if finished.kept => return Answer::Replay { finished, tier: Tier::Hit },
-            Acquired::Done(finished) => return Answer::AlreadyCompleted { location: finished.location() },
-            Acquired::OtherDone => return Answer::Reused,
-            Acquired::Running => return Answer::InProgress,
-            Acquired::CallerBusy => return Answer::CallerBusy,
-            Acquired::OtherRunning => return Box::pin(self.judge_impostor(attempt)).await,
-            Acquired::Proceed(claim) => claim,
+        let claim = match self.acquire(attempt).await {
+            Ok(claim) => claim,
+            Err(answer) => return answer,
         };
         // Boxed, as everything behind Redis is: a replay should not carry the size of what it never does.
         let run = Box::pin(self.run_until_answered(attempt, work, claim));
-        let (answer, after) = self.with_heartbeat(attempt, claim, run).await;
+        let (answer, after) = self.with_place(attempt, claim, run).await;
         if let After::Release = after {
             Box::pin(self.gate.release(attempt, claim)).await;
         }
         answer
     }
 
-    /// Redis says that another request is running under this key. If a record says that this request was done, the runner
-    /// will lose; so the record is looked up (one round trip, no lock) before the caller is told 422.
-    async fn judge_impostor(&self, attempt: &Attempt) -> Answer {
-        match self.ledger.look(attempt).await {
-            Ok(None) => Answer::Reused,
-            Ok(Some(record)) => match decide(Some(&record), &attempt.asked) {
-                Verdict::Replay(finished) => {
-                    self.gate.refill(attempt, Claim::none(), &record, &finished).await;
-                    Answer::Replay { finished, tier: Tier::Miss }
-                }
-                Verdict::Spent { location } => Answer::AlreadyCompleted { location },
-                Verdict::InProgress => Answer::InProgress,
-                Verdict::Reused | Verdict::Execute { .. } => Answer::Reused,
-            },
-            Err(error) => unavailable(&error),
-        }
+    /// Renews the place in Redis while the work is being done.
+    async fn with_place<T>(&self, attempt: &Attempt, claim: Claim, work: impl Future<Output = T>) -> T {
+        self.with_heartbeat(work, || {
+            // In a task of its own: a slow Redis must not hold up the work.
+            let (gate, attempt) = (Arc::clone(&self.gate), attempt.clone());
+            tokio::spawn(async move { gate.renew(&attempt, claim).await });
+        })
+        .await
     }
 
-    /// Renews the lease while the work is being done.
-    async fn with_heartbeat<T>(&self, attempt: &Attempt, claim: Claim, work: impl Future<Output = T>) -> T {
+    /// Beats while the work is being done.
+    async fn with_heartbeat<T>(&self, work: impl Future<Output = T>, beat: impl Fn()) -> T {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
-                () = tokio::time::sleep(self.policy.lease / 3) => {
-                    // In a task of its own: a slow Redis must not hold up the work.
-                    let (gate, attempt) = (Arc::clone(&self.gate), attempt.clone());
-                    tokio::spawn(async move { gate.renew(&attempt, claim).await });
-                }
+                () = tokio::time::sleep(self.policy.lease / 3) => beat(),
             }
         }
     }
@@ -195,16 +227,18 @@ impl Engine {
             Ok(entered) => entered,
             Err(run) => return run,
         };
-        let mut tx = Tx::new(&transaction, attempt).opened_with(opening, flown);
+        let mut tx = Tx::new(transaction, attempt).opened_with(opening, flown);
         let execution = AssertUnwindSafe(work.execute(&mut tx)).catch_unwind();
-        match tokio::time::timeout_at(deadline, execution).await {
-            Ok(Ok(Ok(reply))) => {
-                let mut done = tx.done(reply);
-                done.kept &= done.reply.body.len() <= self.policy.stored_body_max;
+        let executed = tokio::time::timeout_at(deadline, execution).await;
+        let (transaction, effects) = tx.into_parts();
+        match executed {
+            Ok(Ok(Ok((reply, kept)))) => {
+                let kept = kept && reply.body.len() <= self.policy.stored_body_max;
+                let done = Done { reply, kept, effects };
                 let completed =
                     transaction.complete(&self.ledger, attempt, Status::Completed, &done, deadline).await;
                 match completed {
-                    Completed::RolledBack(error) if !done.last.is_empty() => {
+                    Completed::RolledBack(error) if !done.effects.last.is_empty() => {
                         self.last_write_failed(attempt, work, claim, &done, error).await
                     }
                     completed => self.conclude(attempt, claim, done, completed).await,
@@ -249,74 +283,12 @@ impl Engine {
         }
     }
 
-    /// Takes the key's lock, or answers with what stands in the way. Only PostgreSQL admits.
-    async fn enter(
-        &self,
-        attempt: &Attempt,
-        claim: Claim,
-        opening: Option<&OpeningRead>,
-        fresh: bool,
-    ) -> Result<(Transaction, Flown), Run> {
-        let entered = self.ledger.enter(attempt, opening, fresh).await;
-        let Entered { locked, alone, record, flown, transaction } = match entered {
-            Ok(entered) => entered,
-            Err(error) => return Err(self.not_begun(&error)),
-        };
-        match decide(record.as_ref(), &attempt.asked) {
-            Verdict::Execute { .. } if locked && !alone => {
-                transaction.rollback().await;
-                Err(Run::Answered(Answer::CallerBusy, After::Release))
-            }
-            Verdict::Execute { forget } if locked => {
-                if forget && let Err(error) = self.ledger.forget(&transaction, attempt).await {
-                    return Err(self.not_begun(&error));
-                }
-                Ok((transaction, flown))
-            }
-            verdict => {
-                // A record decides whoever holds the lock: it is committed and does not change.
-                let decided = self.decided(attempt, claim, record.as_ref(), verdict);
-                let ((answer, after), ()) = tokio::join!(decided, transaction.rollback());
-                Err(Run::Answered(answer, after))
-            }
-        }
-    }
-
-    /// The answer that a record gives; a replay refills Redis.
-    async fn decided(
-        &self,
-        attempt: &Attempt,
-        claim: Claim,
-        record: Option<&Record>,
-        verdict: Verdict,
-    ) -> (Answer, After) {
-        match (verdict, record) {
-            (Verdict::Replay(finished), Some(record)) => {
-                self.gate.refill(attempt, claim, record, &finished).await;
-                (Answer::Replay { finished, tier: Tier::Miss }, After::Settled)
-            }
-            (Verdict::Spent { location }, _) => (Answer::AlreadyCompleted { location }, After::Release),
-            (Verdict::Reused, _) => (Answer::Reused, After::Release),
-            // Not ours to run: the lock is held (Redis had forgotten a running first), or work that spans transactions.
-            (Verdict::InProgress | Verdict::Execute { .. } | Verdict::Replay(_), _) => {
-                (Answer::InProgress, After::Release)
-            }
-        }
-    }
-
     /// What a finished transaction means for the caller and for Redis.
     async fn conclude(&self, attempt: &Attempt, claim: Claim, done: Done, completed: Completed) -> Run {
         match completed {
-            Completed::Committed { expires_ms, generation } => {
-                let Done { reply, kept, .. } = done;
-                let finished = Finished { reply, kept, request_id: attempt.request_id, expires_ms };
-                if kept {
-                    self.gate.settle(attempt, claim, generation, &finished).await;
-                } else {
-                    let reference = Finished { reply: finished.reply.reference(), ..finished.clone() };
-                    self.gate.settle(attempt, claim, generation, &reference).await;
-                }
-                Run::Answered(Answer::First { finished }, After::Settled)
+            Completed::Committed(durable) => {
+                let answer = self.publish(attempt, claim, attempt.request_id, done, durable).await;
+                Run::Answered(answer, After::Settled)
             }
             Completed::RolledBack(error) => match sqlstate::classify(&error) {
                 Trouble::Again => Run::Again(error.to_string()),
@@ -333,6 +305,26 @@ impl Engine {
             },
             Completed::Unknown => self.resolve(attempt, claim).await,
         }
+    }
+
+    /// Tells Redis of a committed answer, best effort, before it is sent.
+    async fn publish(
+        &self,
+        attempt: &Attempt,
+        claim: Claim,
+        request_id: Uuid,
+        done: Done,
+        durable: Durable,
+    ) -> Answer {
+        let (Done { reply, kept, .. }, Durable { expires_ms, generation }) = (done, durable);
+        let finished = Finished { reply, kept, request_id, expires_ms };
+        if kept {
+            self.gate.settle(attempt, claim, generation, &finished).await;
+        } else {
+            let reference = Finished { reply: finished.reply.reference(), ..finished.clone() };
+            self.gate.settle(attempt, claim, generation, &reference).await;
+        }
+        Answer::First { finished }
     }
 
     /// COMMIT was sent and never answered: looked up, never guessed.
@@ -370,7 +362,7 @@ fn unavailable(error: &(dyn std::error::Error + 'static)) -> Answer {
 }
 
 /// A random pause up to `longest`.
-fn jitter(longest: Duration) -> Duration {
+pub(crate) fn jitter(longest: Duration) -> Duration {
     let [random, ..] = uuid::Uuid::new_v4().into_bytes();
     longest * u32::from(random) / 255
 }

@@ -40,6 +40,11 @@ impl Asked {
         Self { current: Fingerprint { version: 0, digest: [0; 32] }, previous: None }
     }
 
+    /// What a stored record was asked for.
+    pub(crate) fn stored(fingerprint: Fingerprint) -> Self {
+        Self { current: fingerprint, previous: None }
+    }
+
     /// Whether `stored` is known to be another request. A version that this build cannot compute is never a mismatch:
     /// during a rolling deploy it is the newer build's.
     pub fn contradicts(&self, stored: &Fingerprint) -> bool {

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::{self, Value};
+use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::breaker::Breaker;
 use crate::generation::{CurrentGeneration, Generation};
+use crate::key::{AccountId, IdempotencyKey};
 use crate::record::Record;
 use crate::reply::Finished;
 use crate::telemetry;
@@ -90,6 +92,8 @@ pub enum Acquired {
     Proceed(Claim),
     /// The first one is running, with the same request.
     Running,
+    /// It runs in the background, with the same request, as this operation.
+    Background(Uuid),
     /// The first one is running with another request, if it is not an impostor.
     OtherRunning,
     /// The first one was done with another request.
@@ -166,9 +170,10 @@ impl Gate {
                 b"MD" => Acquired::OtherDone,
                 b"L" => Acquired::CallerBusy,
                 b"B" | b"U" => proceed(Hold::Nothing),
-                value => match judge(attempt, value) {
-                    Some(judged) => judged,
-                    None => proceed(Hold::Nothing),
+                value => match (value::operation(value), judge(attempt, value)) {
+                    (Some(operation), _) => Acquired::Background(operation),
+                    (None, Some(judged)) => judged,
+                    (None, None) => proceed(Hold::Nothing),
                 },
             },
             Ok(_) => proceed(Hold::Nothing),
@@ -251,6 +256,13 @@ impl Gate {
         }
     }
 
+    /// Tells retries of what runs in the background which operation it is, best effort.
+    pub async fn in_background(&self, attempt: &Attempt, claim: Claim, operation: Uuid) {
+        if claim.hold != Hold::Nothing {
+            let _ = self.call(Script::Background, attempt, &[&claim.token.0, operation.as_bytes()]).await;
+        }
+    }
+
     /// Whether somebody is at work under this key, as far as Redis knows.
     pub async fn is_running(&self, attempt: &Attempt) -> bool {
         let account = attempt.account.0.to_be_bytes();
@@ -260,6 +272,37 @@ impl Gate {
             }
         }
         false
+    }
+
+    /// Whether a place is held under a key, as an operator asks; an error says why Redis does not tell.
+    ///
+    /// # Errors
+    /// What Redis, or the way to it, said.
+    pub async fn place_is_held(&self, account: AccountId, key: &IdempotencyKey) -> Result<bool, String> {
+        self.of_places(Script::Look, account, key).await
+    }
+
+    /// Frees a place whose owner is provably gone. It costs nobody more than a courtesy if that was wrong.
+    ///
+    /// # Errors
+    /// What Redis, or the way to it, said.
+    pub async fn free_place(&self, account: AccountId, key: &IdempotencyKey) -> Result<bool, String> {
+        self.of_places(Script::Free, account, key).await
+    }
+
+    async fn of_places(
+        &self,
+        script: Script,
+        account: AccountId,
+        key: &IdempotencyKey,
+    ) -> Result<bool, String> {
+        let plain = Attempt::inquiry(account, key.clone());
+        let mut any = false;
+        for asked in [&plain, &plain.as_if_serialised()] {
+            let answer = self.line.evaluate(script, &asked.redis_names(), &[&account.0.to_be_bytes()]).await;
+            any |= matches!(answer.map_err(|fault| fault.to_string())?, Value::Int(1));
+        }
+        Ok(any)
     }
 
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.

@@ -1,22 +1,26 @@
-//! HTTP: a command as a route of actix-web.
+//! HTTP: a command or workflow as a route of actix-web.
 //!
 //! The only module that knows actix. Turns a request into an [`Attempt`], hands it to the engine, and turns the
 //! answer into a response. Invariant: whatever is refused here took no key, and every refusal is a problem+json.
 
 mod body;
 mod input;
-mod objects;
+mod operation;
 mod respond;
 mod status;
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::{ConnectionType, Method, header};
-use actix_web::{HttpRequest, HttpResponse, Resource, guard, web};
+use actix_web::{FromRequest, HttpRequest, HttpResponse, Resource, guard, web};
 use futures_util::future::LocalBoxFuture;
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::command::Command;
 use crate::engine::Engine;
@@ -26,7 +30,10 @@ use crate::prefer::Preferences;
 use crate::problem::Problem;
 use crate::problems;
 use crate::shutdown::Shutdown;
+use crate::workflow::{self, Workflow};
+use input::{Input, Operation};
 
+pub use operation::operation;
 pub use status::{key_status, policy};
 
 pub use respond::{EXPOSED_HEADERS, REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
@@ -66,6 +73,13 @@ pub fn command<C: Command>(path: &str) -> Resource {
         .default_service(web::route().to(|| method_not_allowed(&[Method::POST])))
 }
 
+/// A route that runs a workflow for each POST, once per idempotency key. Needs the same as [`command`].
+pub fn workflow<W: Workflow>(path: &str) -> Resource {
+    resource(path)
+        .route(web::route().guard(guard::Post()).to(handle_workflow::<W>))
+        .default_service(web::route().to(|| method_not_allowed(&[Method::POST])))
+}
+
 /// A path that is only what it is spelled like. The router decodes `%6F` before it matches, so `/v1/%6Frders` would be a
 /// second spelling of the same operation, with another fingerprint; here it is nothing at all.
 pub fn resource(path: &str) -> Resource {
@@ -94,20 +108,59 @@ fn has_needless_escape(segment: &str) -> bool {
 async fn handle<C: Command>(
     request: HttpRequest,
     payload: web::Payload,
-    engine: web::Data<Engine>,
-    authenticator: web::Data<Authenticator>,
-    shutdown: web::Data<Shutdown>,
+    services: Services,
     state: web::Data<C::State>,
+) -> HttpResponse {
+    let operation =
+        Operation { name: C::NAME, is_serialised: C::SERIALIZE, validate: C::validate, is_kept: false };
+    respond_to(&request, payload, services, &operation, |engine, attempt, input, wishes| {
+        engine.execute(attempt, input.typed, state.into_inner(), wishes.patience)
+    })
+    .await
+}
+
+async fn handle_workflow<W: Workflow>(
+    request: HttpRequest,
+    payload: web::Payload,
+    services: Services,
+    state: web::Data<W::State>,
+) -> HttpResponse {
+    let operation =
+        Operation { name: W::NAME, is_serialised: W::SERIALIZE, validate: W::validate, is_kept: true };
+    respond_to(&request, payload, services, &operation, |engine, attempt, input, wishes| {
+        let Input { typed: workflow, members: request, .. } = input;
+        let job = Arc::new(workflow::Bound { workflow, request, state: state.into_inner() });
+        engine.execute_workflow(attempt, job, wishes.respond_async, wishes.patience)
+    })
+    .await
+}
+
+/// What a caller prefers, within the limits.
+#[derive(Clone, Copy)]
+struct Wishes {
+    patience: Duration,
+    respond_async: bool,
+}
+
+/// Reads a request, has it executed and turns the answer into a response.
+async fn respond_to<T: DeserializeOwned, Executing: Future<Output = Answer>>(
+    request: &HttpRequest,
+    payload: web::Payload,
+    services: Services,
+    operation: &Operation<T>,
+    execute: impl FnOnce(Arc<Engine>, Attempt, Input<T>, Wishes) -> Executing,
 ) -> HttpResponse {
     let request_id = Uuid::now_v7();
     let mut payload = payload.into_inner();
-    let read = read::<C>(&request, &mut payload, request_id, &authenticator, engine.policy().body_max).await;
-    let (attempt, command) = match read {
+    let Services { engine, authenticator, shutdown } = services;
+    let body_max = engine.policy().body_max;
+    let read = read(request, &mut payload, request_id, &authenticator, body_max, operation).await;
+    let (attempt, input) = match read {
         Ok(read) => read,
         Err(problem) => {
             // A client that sends everything before it reads must still receive the answer; one that stalls has had its time.
             if problem.kind.status != problems::REQUEST_TIMEOUT.status {
-                Box::pin(body::drain(&request, &mut payload)).await;
+                Box::pin(body::drain(request, &mut payload)).await;
             }
             return problem_response(&problem, request_id);
         }
@@ -121,22 +174,23 @@ async fn handle<C: Command>(
     let preferences =
         Preferences::parse(request.headers().get_all("prefer").map(header::HeaderValue::as_bytes));
     let patience = engine.policy().patience(&preferences);
-    let answer = engine.into_inner().execute(attempt, command, state.into_inner(), patience).await;
+    let wishes = Wishes { patience, respond_async: preferences.respond_async };
+    let answer = execute(engine.into_inner(), attempt, input, wishes).await;
+    let answered_async = preferences.respond_async && matches!(answer, Answer::Accepted { .. });
     let mut response = respond::answer(answer, request_id);
-    if preferences.wait.is_some() {
-        respond::preference_applied(&mut response, patience);
-    }
+    respond::preference_applied(&mut response, preferences.wait.map(|_| patience), answered_async);
     response
 }
 
 /// The checks that need no store, in the order of the contract: credentials, key, media type and size, body.
-async fn read<C: Command>(
+async fn read<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: &mut Payload,
     request_id: Uuid,
     authenticator: &Authenticator,
     body_max: usize,
-) -> Result<(Attempt, C), Problem> {
+    operation: &Operation<T>,
+) -> Result<(Attempt, Input<T>), Problem> {
     let account = authenticator.authenticate(request).await?;
     let lines = request.headers().get_all("idempotency-key").map(header::HeaderValue::as_bytes);
     let key = IdempotencyKey::parse(lines).map_err(|error| match error {
@@ -144,11 +198,11 @@ async fn read<C: Command>(
         KeyError::Invalid(_) => problems::KEY_INVALID.because(error.to_string()),
     })?;
     let document = body::read_json(request, payload, body_max).await?;
-    let (command, canonical) = input::parse::<C>(request, &document)?;
+    let input = input::parse(request, &document, operation)?;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let asked = Asked::compute(request.method().as_str(), &path, C::NAME, &canonical);
+    let asked = Asked::compute(request.method().as_str(), &path, operation.name, &input.canonical);
     let attempt = Attempt::new(account, key, asked, path, request_id);
-    Ok((if C::SERIALIZE { attempt.serialised(C::NAME) } else { attempt }, command))
+    Ok((if operation.is_serialised { attempt.serialised(operation.name) } else { attempt }, input))
 }
 
 /// What a worker's application needs for commands, besides each command's own state.
@@ -160,6 +214,23 @@ pub struct Services {
     pub authenticator: web::Data<Authenticator>,
     /// Whether new work is still taken.
     pub shutdown: web::Data<Shutdown>,
+}
+
+/// Out of the application that they were registered in.
+impl FromRequest for Services {
+    type Error = actix_web::Error;
+    type Future = Ready<Result<Self, Self::Error>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let mut registered = || {
+            Ok(Self {
+                engine: web::Data::from_request(request, payload).into_inner()?,
+                authenticator: web::Data::from_request(request, payload).into_inner()?,
+                shutdown: web::Data::from_request(request, payload).into_inner()?,
+            })
+        };
+        ready(registered())
+    }
 }
 
 impl Services {

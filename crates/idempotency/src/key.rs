@@ -58,6 +58,11 @@ impl IdempotencyKey {
         valid.then(|| Self(text.to_owned()))
     }
 
+    /// A key as a record has it.
+    pub(crate) fn stored(text: String) -> Self {
+        Self(text)
+    }
+
     /// The key as the client meant it, unquoted.
     pub fn as_str(&self) -> &str {
         &self.0

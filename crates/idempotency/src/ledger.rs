@@ -5,23 +5,28 @@
 //! exactly as long as its transaction lives.
 
 mod transaction;
+mod workflows;
 
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::command::OpeningRead;
 use crate::database::{Database, NoConnection, Param, Query, ReadError, generation_columns, generation_of};
 use crate::fingerprint::Fingerprint;
 use crate::generation::Generation;
-use crate::record::{Record, Status};
+use crate::policy::Policy;
+use crate::record::{Record, Status, Workflow};
 use crate::reply::{Finished, StoredReply};
 use crate::sqlstate::{self, Trouble};
 
-pub(crate) use transaction::{Completed, Transaction};
+pub(crate) use transaction::{Completed, Durable, Ended, Transaction};
+pub(crate) use workflows::{Claimed, Lease, SERIAL_KEY, Step, StepKind};
 
 /// The constraint that refuses a second record of a key.
 pub(crate) const RECORD_KEY: &str = "idempotency_records_pkey";
@@ -38,7 +43,7 @@ const LOOKUP_SAYING_WHERE_SQL: &str = concat!(
     ") AS found"
 );
 /// The column of [`LOOKUP_SAYING_WHERE_SQL`] with the generation.
-const LOOKUP_WHERE_AT: usize = 10;
+const LOOKUP_WHERE_AT: usize = 16;
 const FORGET_SQL: &str = include_str!("ledger/forget.sql");
 const INSERT_SQL: &str = include_str!("ledger/insert.sql");
 const INSERT_SAYING_WHERE_SQL: &str = concat!(
@@ -60,6 +65,7 @@ pub struct Ledger {
     database: Database,
     result_retention_ms: i64,
     key_retention_ms: i64,
+    lease_ms: i64,
 }
 
 /// What came of an opening read, if it flew.
@@ -102,10 +108,14 @@ pub enum Resolved {
 }
 
 impl Ledger {
-    /// Records whose answers and keys are kept for the given times.
-    pub fn new(database: Database, result_retention: Duration, key_retention: Duration) -> Self {
-        let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        Self { database, result_retention_ms: ms(result_retention), key_retention_ms: ms(key_retention) }
+    /// Records that are kept, and held while a workflow runs, as the policy says.
+    pub fn new(database: Database, policy: &Policy) -> Self {
+        Self {
+            database,
+            result_retention_ms: span_ms(policy.result_retention),
+            key_retention_ms: span_ms(policy.key_retention),
+            lease_ms: span_ms(policy.lease),
+        }
     }
 
     /// BEGIN, the key's lock and the look-up, in one flight. BEGIN flies only with statements that cannot write, and its
@@ -219,6 +229,11 @@ impl Ledger {
         }
     }
 
+    /// The latest that a short statement of the protocol's own may take.
+    fn soon(&self) -> Instant {
+        Instant::now() + self.database.statement_timeout
+    }
+
     fn lookup_sql(&self) -> &'static str {
         if self.database.connections_are_direct() { LOOKUP_SQL } else { LOOKUP_SAYING_WHERE_SQL }
     }
@@ -236,7 +251,7 @@ impl Ledger {
 }
 
 /// The advisory lock of a key. A collision only costs a 409.
-fn lock_key(attempt: &Attempt) -> i64 {
+pub(crate) fn lock_key(attempt: &Attempt) -> i64 {
     hash_lock(attempt, "key", attempt.key.as_str())
 }
 
@@ -261,6 +276,10 @@ fn status_word(status: Status) -> &'static str {
     }
 }
 
+fn span_ms(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// Milliseconds since 1970, as PostgreSQL's clock has them.
 fn ms(moment: OffsetDateTime) -> i64 {
     i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
@@ -277,6 +296,18 @@ fn read_record(row: &Row, generation: Generation) -> Result<Record, tokio_postgr
         _ => Status::InProgress,
     };
     let code: Option<i16> = row.try_get(4)?;
+    let request_id: Uuid = row.try_get(2)?;
+    let workflow = if row.try_get(15)? {
+        Some(Workflow {
+            token: row.try_get(10)?,
+            lease_is_over: row.try_get::<_, Option<_>>(11)?.unwrap_or_default(),
+            attempts: row.try_get::<_, Option<_>>(12)?.unwrap_or_default(),
+            background: row.try_get::<_, Option<_>>(13)?.unwrap_or_default(),
+            unknown: row.try_get(14)?,
+        })
+    } else {
+        None
+    };
     let finished = match code {
         None => None,
         Some(code) => {
@@ -288,7 +319,7 @@ fn read_record(row: &Row, generation: Generation) -> Result<Record, tokio_postgr
                 headers: flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
                 body: body.unwrap_or_default(),
             };
-            Some(Finished { reply, kept, request_id: row.try_get(2)?, expires_ms: moment(7)? })
+            Some(Finished { reply, kept, request_id, expires_ms: moment(7)? })
         }
     };
     Ok(Record {
@@ -299,6 +330,8 @@ fn read_record(row: &Row, generation: Generation) -> Result<Record, tokio_postgr
         },
         status,
         finished,
+        request_id,
+        workflow,
         key_expires_ms: moment(8)?,
         now_ms: moment(9)?,
         generation,

@@ -4,7 +4,8 @@
 //! and replays stored answers in one round trip; PostgreSQL alone decides what happened: the record of the key, the
 //! business rows, the events and the stored answer are one transaction.
 //!
-//! The map: a user writes a [`Command`] against [`Tx`]; [`http::command`] makes it a route; [`Engine`] walks an
+//! The map: a user writes a [`Command`] against [`Tx`], or for work that calls other services a [`Workflow`] against [`Flow`];
+//! [`http::command`] and [`http::workflow`] make it a route; [`Engine`] walks an
 //! [`Attempt`] through [`gate`] (Redis, the fast path) and `ledger` (PostgreSQL, the truth); `record` is the
 //! truth table. Redis may refuse or replay; only PostgreSQL admits.
 //!
@@ -38,6 +39,7 @@ mod attempt;
 mod breaker;
 mod canonical;
 mod command;
+mod completer;
 mod database;
 mod engine;
 mod fingerprint;
@@ -48,6 +50,8 @@ mod id;
 mod inquiry;
 mod key;
 mod ledger;
+mod objects;
+mod operator;
 mod outbox;
 mod policy;
 mod prefer;
@@ -61,12 +65,14 @@ mod sqlstate;
 pub mod telemetry;
 pub mod value;
 mod waiting;
+mod workflow;
 
 pub use attempt::Attempt;
 pub use canonical::{JsonError, canonicalize};
 pub use command::{
     Abort, Command, Invalid, LastWrite, OpeningRead, Replay, StatementError, TransactionControl, Tx,
 };
+pub use completer::Completer;
 pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query, ReadError};
 pub use engine::Engine;
 pub use fingerprint::{Asked, Fingerprint};
@@ -74,11 +80,13 @@ pub use generation::{CurrentGeneration, Generation};
 pub use id::{Id, NotAnId};
 pub use key::{AccountId, IdempotencyKey, KEY_LEN_MAX, KeyError};
 pub use ledger::Ledger;
+pub use operator::{Decision, Operator, OperatorError};
 pub use policy::{LEASE_MIN, OnDuplicate, Policy, parse_duration, parse_size};
 pub use prefer::Preferences;
 pub use problem::{Problem, ProblemKind, SameKey};
-pub use reaper::{Counts, Reaper};
+pub use reaper::Reaper;
 pub use reply::{Finished, Reply, StoredReply};
 pub use shutdown::Shutdown;
 pub use sqlstate::explain;
 pub use waiting::Waiting;
+pub use workflow::{Flow, Journal, Recovered, Unanswered, Workflow, Workflows};

@@ -30,6 +30,10 @@ pub struct Policy {
     pub wait_max: Duration,
     /// Most waiters of a process.
     pub waiters_max: usize,
+    /// How long a caller waits for a workflow before it is told 202.
+    pub inline_max: Duration,
+    /// How long after its last progress a workflow that nobody could finish is given up.
+    pub stuck_after: Duration,
 }
 
 /// What a duplicate of a running request gets.
@@ -57,6 +61,8 @@ impl Default for Policy {
             on_duplicate: OnDuplicate::Reject,
             wait_max: Duration::from_secs(10),
             waiters_max: 1000,
+            inline_max: Duration::from_secs(30),
+            stuck_after: Duration::from_secs(15 * 60),
         }
     }
 }
@@ -87,6 +93,12 @@ impl Policy {
         require(self.stored_body_max > 0, "STORED_BODY_MAX must be above zero");
         require(!self.wait_max.is_zero(), "IDEMPOTENCY_WAIT_MAX must be above zero");
         require(self.waiters_max > 0, "IDEMPOTENCY_WAITERS_MAX must be above zero");
+        require(!self.inline_max.is_zero(), "IDEMPOTENCY_INLINE_MAX must be above zero");
+        require(!self.stuck_after.is_zero(), "IDEMPOTENCY_STUCK_AFTER must be above zero");
+        require(
+            self.lease <= self.stuck_after,
+            "IDEMPOTENCY_LEASE must not be above IDEMPOTENCY_STUCK_AFTER",
+        );
         require(
             self.lease <= self.execute_max.saturating_mul(10),
             "IDEMPOTENCY_LEASE must not be above 10 × IDEMPOTENCY_EXECUTE_MAX",

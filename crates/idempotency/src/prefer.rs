@@ -1,4 +1,4 @@
-//! The `Prefer` header (RFC 7240), as far as it is understood here: `wait=N`.
+//! The `Prefer` header (RFC 7240), as far as it is understood here: `wait=N` and `respond-async`.
 //!
 //! Pure. Invariant: a preference that cannot be read is ignored, as the RFC wants it; it never refuses a request.
 
@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct Preferences {
     /// How long a duplicate should wait for the first one; zero never waits.
     pub wait: Option<Duration>,
+    /// Whether a workflow should be answered at once, and go on in the background.
+    pub respond_async: bool,
 }
 
 impl Preferences {
@@ -20,7 +22,10 @@ impl Preferences {
             for preference in line.split(',') {
                 // Parameters behind a semicolon change nothing about the preference itself.
                 let preference = preference.split(';').next().unwrap_or_default();
-                let Some((name, value)) = preference.split_once('=') else { continue };
+                let Some((name, value)) = preference.split_once('=') else {
+                    preferences.respond_async |= preference.trim().eq_ignore_ascii_case("respond-async");
+                    continue;
+                };
                 if name.trim().eq_ignore_ascii_case("wait") && preferences.wait.is_none() {
                     let seconds = value.trim().trim_matches('"').parse::<u32>();
                     preferences.wait = seconds.ok().map(|seconds| Duration::from_secs(u64::from(seconds)));
@@ -42,6 +47,13 @@ mod tests {
         };
         assert_eq!(wait(&["wait=10"]), Some(10));
         assert_eq!(wait(&["respond-async, WAIT = \"3\" ; x=1"]), Some(3));
+        let asynchronous = |line: &str| Preferences::parse(std::iter::once(line.as_bytes())).respond_async;
+        assert!(asynchronous("wait=1, Respond-Async ;x") && asynchronous("respond-async"));
+        assert!(
+            !asynchronous("respond")
+                && !asynchronous("respond-async=1")
+                && !asynchronous("wait=1;respond-async")
+        );
         assert_eq!(wait(&["return=minimal", "wait=0", "wait=9"]), Some(0));
         for ignored in [
             "",

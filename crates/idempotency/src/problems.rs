@@ -97,6 +97,19 @@ kinds! {
     ALREADY_COMPLETED = refusal("already-completed", 409, "This was done already", false, SameKey::No,
         "The work under this key was done, and its answer is no longer kept. Location says where the result is. Do not repeat it \
          with a new key: that would do it twice.");
+    /// Nobody knows what became of a foreign call.
+    OUTCOME_UNKNOWN = later("outcome-unknown", 409, "The outcome is not known", 30_000,
+        "The work calls another service, and nobody knows whether that did what it was asked: it did not answer, and does not say. \
+         It is asked again for a while, then an operator decides; Location is the operation to look at. The same request with the same \
+         key gets the answer once there is one. Do not make a new key: it may have been done.");
+    /// A workflow was given up.
+    ABANDONED = refusal("abandoned", 500, "The work was given up", false, SameKey::No,
+        "The work was begun, could not be finished for too long, and was given up; what it held was given back. This is the answer of \
+         its key for good. Look at the thing that it was about before you ask for it again with a new key.");
+    /// The code does not fit the journal.
+    WORKFLOW_CHANGED = refusal("workflow-changed", 500, "The work was begun by another version", true, SameKey::Yes,
+        "The work was begun by another version of this service, and this one cannot go on with it. Nothing was done now, and an \
+         operator sees it. Send the same request with the same key again, later. Do not make a new key: part of it was done.");
     /// A store or a limit stands in the way, for now.
     TEMPORARILY_UNAVAILABLE = later("temporarily-unavailable", 503, "The service cannot decide this now", 1000,
         "The database could not be asked, was too busy, or did not say in time whether the work was committed. Send the same request \
@@ -107,5 +120,6 @@ kinds! {
          same request with the same key again, later. Do not make a new key: the first may still succeed.");
     /// The handler failed; nothing was stored.
     INTERNAL = refusal("internal", 500, "The request failed unexpectedly", true, SameKey::Yes,
-        "The work was rolled back and nothing was stored. The same request with the same key may be sent again.");
+        "What failed was rolled back, and no answer is stored. The same request with the same key may be sent again; work of several \
+         steps goes on behind the last one that is done.");
 }

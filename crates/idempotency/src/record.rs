@@ -6,6 +6,7 @@
 use crate::fingerprint::{Asked, Fingerprint};
 use crate::generation::Generation;
 use crate::reply::Finished;
+use uuid::Uuid;
 
 /// How far the work under a key has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,10 @@ pub struct Record {
     pub status: Status,
     /// The stored answer; `None` while in progress.
     pub finished: Option<Finished>,
+    /// The request that the record was made by; of a workflow, the id of its operation.
+    pub request_id: Uuid,
+    /// What else is known of a workflow.
+    pub workflow: Option<Workflow>,
     /// Until when the key counts as used, ms since 1970.
     pub key_expires_ms: i64,
     /// The database's time when the row was read, ms since 1970.
@@ -36,10 +41,30 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether nothing will happen to it by itself: it is finished, or waits for an operator.
+    pub fn is_settled(&self) -> bool {
+        self.status != Status::InProgress || self.workflow.is_some_and(|workflow| workflow.unknown)
+    }
+
     /// Whether it is past its key retention, and so counts as absent.
     pub fn is_forgotten(&self) -> bool {
         self.status != Status::InProgress && self.key_expires_ms <= self.now_ms
     }
+}
+
+/// The columns that only workflows have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workflow {
+    /// Who runs it: compared by every statement that changes the record. `None` once finished.
+    pub token: Option<Uuid>,
+    /// Whether nobody has renewed the lease in time, by the database's clock.
+    pub lease_is_over: bool,
+    /// How often somebody began or went on with it.
+    pub attempts: i32,
+    /// Whether a caller was told 202.
+    pub background: bool,
+    /// Whether the outcome of a foreign call is not known.
+    pub unknown: bool,
 }
 
 /// What follows from a record for one attempt.
@@ -54,6 +79,17 @@ pub enum Verdict {
     Reused,
     /// The first one is still running.
     InProgress,
+    /// A workflow that nobody runs any more: the attempt may go on with it, if it takes the lease with this token.
+    Resume {
+        /// The token that the lease was last held with.
+        token: Uuid,
+        /// Whether a caller was told 202, and so are the next ones.
+        background: bool,
+    },
+    /// A workflow that runs in the background.
+    Background,
+    /// A workflow that waits for an operator: nobody knows what became of a foreign call.
+    Unknown,
     /// The first answer, again.
     Replay(Finished),
     /// Done, but the answer is not kept, or no longer.
@@ -73,7 +109,14 @@ pub fn decide(record: Option<&Record>, asked: &Asked) -> Verdict {
         return Verdict::Reused;
     }
     match (&record.status, &record.finished) {
-        (Status::InProgress, _) | (_, None) => Verdict::InProgress,
+        (Status::InProgress, _) | (_, None) => match record.workflow {
+            Some(Workflow { unknown: true, .. }) => Verdict::Unknown,
+            Some(Workflow { lease_is_over: true, token: Some(token), background, .. }) => {
+                Verdict::Resume { token, background }
+            }
+            Some(Workflow { background: true, .. }) => Verdict::Background,
+            _ => Verdict::InProgress,
+        },
         (Status::Completed | Status::Failed, Some(finished)) => {
             if finished.kept && record.now_ms < finished.expires_ms {
                 Verdict::Replay(finished.clone())
@@ -112,6 +155,8 @@ mod tests {
                     for key_left in [-1, 0, 1] {
                         for kept in [true, false] {
                             let record = Record {
+                                request_id: Uuid::nil(),
+                                workflow: None,
                                 fingerprint: if same { asked.current } else { other.current },
                                 status,
                                 finished: (status != Status::InProgress).then(|| answered(kept, result_left)),
@@ -136,6 +181,41 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A running workflow: unknown wins over everything, then a lease that is over, then whether a 202 was given.
+    #[test]
+    fn of_a_running_workflow_the_lease_decides() {
+        let asked = Asked::compute("POST", "/", "c", b"{}");
+        let other = Asked::compute("POST", "/", "c", b"{1}");
+        let token = Uuid::from_u128(7);
+        for case in 0..16_u8 {
+            let [same, unknown, lease_is_over, background] = [1, 2, 4, 8].map(|bit| case & bit != 0);
+            let record = Record {
+                request_id: Uuid::nil(),
+                workflow: Some(Workflow {
+                    token: Some(token),
+                    lease_is_over,
+                    attempts: 1,
+                    background,
+                    unknown,
+                }),
+                fingerprint: if same { asked.current } else { other.current },
+                status: Status::InProgress,
+                finished: None,
+                key_expires_ms: 0,
+                now_ms: NOW,
+                generation: Generation(1),
+            };
+            let expected = match (same, unknown, lease_is_over, background) {
+                (false, ..) => Verdict::Reused,
+                (_, true, ..) => Verdict::Unknown,
+                (_, _, true, background) => Verdict::Resume { token, background },
+                (.., true) => Verdict::Background,
+                (.., false) => Verdict::InProgress,
+            };
+            assert_eq!(decide(Some(&record), &asked), expected, "{record:?}");
         }
     }
 }

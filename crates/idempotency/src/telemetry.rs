@@ -20,6 +20,12 @@ pub const LEASES_LOST: &str = "idempotency_leases_lost_total";
 pub const WAITERS: &str = "idempotency_waiters";
 /// What the reaper took away, by kind.
 pub const REAPED: &str = "idempotency_reaped_total";
+/// Workflows that the completer took up, by what came of it.
+pub const COMPLETED: &str = "idempotency_completer_total";
+/// Foreign calls whose outcome nobody knows, counted when that is found out.
+pub const UNKNOWN: &str = "idempotency_unknown_outcomes_total";
+/// Executors that found that another one had taken over.
+pub const STALE: &str = "idempotency_stale_executors_total";
 /// Runs of a command beyond the first.
 pub const RERUNS: &str = "idempotency_reruns_total";
 
@@ -55,4 +61,23 @@ pub(crate) fn reaped(counts: Counts) {
 
 pub(crate) fn rerun() {
     counter!(RERUNS).increment(1);
+}
+
+pub(crate) fn completed(counts: crate::completer::Counts) {
+    for (kind, count) in [
+        ("finished", counts.finished),
+        ("put_off", counts.put_off),
+        ("unknown", counts.unknown),
+        ("abandoned", counts.abandoned),
+    ] {
+        counter!(COMPLETED, "kind" => kind).increment(count);
+    }
+}
+
+pub(crate) fn unknown_outcome(workflow: &'static str) {
+    counter!(UNKNOWN, "route" => workflow).increment(1);
+}
+
+pub(crate) fn stale_executor() {
+    counter!(STALE).increment(1);
 }

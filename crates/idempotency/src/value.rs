@@ -13,7 +13,7 @@
 //! 43..51 account                   big-endian, checked again before a replay
 //! 51..59 expiry, ms since 1970     big-endian, zero while running
 //! 59..75 running: owner token; done: id of the request that did it
-//! 75..   the reply
+//! 75..   the reply; running in the background: the id of its operation, 16 bytes
 //! ```
 
 use crate::fingerprint::Fingerprint;
@@ -65,6 +65,11 @@ pub fn running(identity: &Identity, token: Token) -> Vec<u8> {
     let mut value = header(b'R', identity, 0, 16);
     value.extend_from_slice(&token.0);
     value
+}
+
+/// The operation in what the acquire script says of a place that runs in the background: `O` and its id.
+pub fn operation(said: &[u8]) -> Option<Uuid> {
+    Uuid::from_slice(said.strip_prefix(b"O")?).ok()
 }
 
 /// A finished answer. A reply whose body is not kept says where the result is; one that is larger than `body_max` bytes

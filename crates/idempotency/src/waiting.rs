@@ -89,7 +89,10 @@ impl Waiting {
     /// Tells those who wait for this key what became of the attempt.
     pub fn publish(&self, attempt: &Attempt, answer: &Answer) {
         if self.waiters.load(Ordering::SeqCst) == 0
-            || matches!(answer, Answer::InProgress | Answer::Reused | Answer::CallerBusy)
+            || matches!(
+                answer,
+                Answer::InProgress | Answer::Accepted { .. } | Answer::Reused | Answer::CallerBusy
+            )
         {
             return;
         }

@@ -4,6 +4,7 @@
 //! that was taken is finished before the runtime that it runs on stops, or the grace time is over.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_cors::Cors;
@@ -13,16 +14,19 @@ use actix_web::{App as ActixApp, HttpServer, web};
 use anyhow::{Context as _, bail};
 use idempotency::gate::Gate;
 use idempotency::http::{Authenticator, Services};
-use idempotency::{CurrentGeneration, Database, Engine, Ledger, Reaper, Shutdown, Waiting};
+use idempotency::{Completer, CurrentGeneration, Database, Engine, Ledger, Reaper, Shutdown, Waiting};
 
 use crate::auth::{ApiKeys, KnownKeys};
 use crate::config::ServeArgs;
-use crate::{ExtraRoutes, admin, auth, routes};
+use crate::{Extra, admin, auth, routes};
 
 /// How often the generation of the database is asked for.
 const GENERATION_EVERY: Duration = Duration::from_secs(1);
 /// How long a browser may remember a preflight, in seconds.
 const CORS_MAX_AGE: usize = 3600;
+/// The completer's own connections, if the process has at least so many in all; else it uses housekeeping's.
+const COMPLETER_CONNECTIONS: usize = 2;
+const POOL_WITH_COMPLETER: usize = 8;
 /// How long connections may take to close once all work is done, in whole seconds.
 const CLOSE_MAX: u64 = 1;
 
@@ -32,6 +36,12 @@ pub struct Shop {
     pub database: Database,
     /// Whether webhooks may go to private addresses.
     pub webhooks_may_be_private: bool,
+}
+
+impl Shop {
+    fn new(database: Database, arguments: &ServeArgs) -> Self {
+        Self { database, webhooks_may_be_private: arguments.limits.webhook_allow_private }
+    }
 }
 
 /// A running service.
@@ -45,7 +55,7 @@ pub(crate) struct App {
 }
 
 /// Builds and starts the service; it answers once this returns.
-pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result<App> {
+pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> {
     let faults = arguments.check();
     if !faults.is_empty() {
         bail!(faults.join("\nerror: "));
@@ -54,9 +64,11 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
         (CurrentGeneration::default(), Shutdown::default(), KnownKeys::default());
     let metrics = admin::metrics_recorder();
 
-    // One connection is housekeeping's; the workers share the rest. More workers than connections would only wait.
+    // One connection is housekeeping's, and of many the completer has its own; the workers share the rest. More workers than
+    // connections would only wait.
     let pool = arguments.limits.database_pool;
-    let for_requests = pool.saturating_sub(1).max(1);
+    let for_completer = if pool >= POOL_WITH_COMPLETER { COMPLETER_CONNECTIONS } else { 0 };
+    let for_requests = pool.saturating_sub(1 + for_completer).max(1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = cores.min(for_requests);
     let shares = Shares::new(for_requests, workers);
@@ -66,24 +78,31 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
     // Fails here, not in a worker, if the URL cannot be read.
     let probe = Gate::new(&arguments.gate(), generation.clone()).map_err(anyhow::Error::msg)?;
 
+    let waiting = Waiting::new(arguments.limits.idempotency_waiters_max);
+    let of_completer = if for_completer == 0 {
+        housekeeping.clone()
+    } else {
+        Database::new(&arguments.database(), for_completer, generation.clone()).map_err(anyhow::Error::msg)?
+    };
+    let completer = {
+        let gate = Gate::new(&arguments.gate(), generation.clone()).map_err(anyhow::Error::msg)?;
+        let engine = engine(arguments, of_completer.clone(), gate, waiting.clone(), shutdown.clone());
+        let ledger = Ledger::new(of_completer.clone(), engine.policy());
+        let shop = Arc::new(Shop::new(of_completer, arguments));
+        let workflows = (extra.workflows)(routes::workflows(&shop), &shop);
+        Completer::new(engine, ledger, workflows, shutdown.clone())
+    };
     let per_worker = {
         let (arguments, shutdown, known) = (arguments.clone(), shutdown.clone(), known.clone());
-        let (generation, waiting) =
-            (generation.clone(), Waiting::new(arguments.limits.idempotency_waiters_max));
+        let generation = generation.clone();
         move || {
             let database = Database::new(&arguments.database(), shares.next(), generation.clone());
             let gate = Gate::new(&arguments.gate(), generation.clone());
             let (database, gate) = (database.expect("read before"), gate.expect("read before"));
-            let policy = arguments.policy();
-            let ledger = Ledger::new(database.clone(), policy.result_retention, policy.key_retention);
-            let engine =
-                std::sync::Arc::new(Engine::new(gate, ledger, policy, waiting.clone(), shutdown.clone()));
+            let engine = engine(&arguments, database.clone(), gate, waiting.clone(), shutdown.clone());
             let keys = ApiKeys::new(known.clone(), database.clone());
             let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
-            let shop = web::Data::new(Shop {
-                database,
-                webhooks_may_be_private: arguments.limits.webhook_allow_private,
-            });
+            let shop = web::Data::new(Shop::new(database, &arguments));
             ActixApp::new()
                 .wrap(Condition::new(
                     !arguments.listen.cors_origins.is_empty(),
@@ -92,7 +111,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
                 .app_data(shop)
                 .configure(|config| services.register(config))
                 .configure(routes::table)
-                .configure(extra)
+                .configure(extra.routes)
                 .default_service(web::route().to(idempotency::http::fallback_not_found))
         }
     };
@@ -123,6 +142,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
     tokio::spawn(api);
     tokio::spawn(admin);
     tokio::spawn(Reaper::new(housekeeping.clone(), &arguments.policy()).run());
+    tokio::spawn(completer.run());
     tokio::spawn(keep_house(housekeeping, known));
     Ok(App {
         api: api_address,
@@ -132,6 +152,19 @@ pub(crate) fn start(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result
         operator,
         grace: listen.shutdown_grace,
     })
+}
+
+/// The protocol over one database and one gate.
+fn engine(
+    arguments: &ServeArgs,
+    database: Database,
+    gate: Arc<Gate>,
+    waiting: Waiting,
+    shutdown: Shutdown,
+) -> Arc<Engine> {
+    let policy = arguments.policy();
+    let ledger = Ledger::new(database, &policy);
+    Arc::new(Engine::new(gate, ledger, policy, waiting, shutdown))
 }
 
 /// What browsers of other origins may send and see.
@@ -148,7 +181,7 @@ fn cors(origins: &[String]) -> Cors {
 }
 
 /// `order-service serve`.
-pub(crate) async fn serve(arguments: &ServeArgs, extra: ExtraRoutes) -> anyhow::Result<()> {
+pub(crate) async fn serve(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let app = start(arguments, extra)?;
     tracing::info!(api = %app.api, admin = %app.admin, "serving");
@@ -202,12 +235,12 @@ impl Signals {
 struct Shares {
     total: usize,
     workers: usize,
-    taken: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    taken: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl Shares {
     fn new(total: usize, workers: usize) -> Self {
-        Self { total, workers, taken: std::sync::Arc::default() }
+        Self { total, workers, taken: Arc::default() }
     }
 
     fn next(&self) -> usize {

@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::ExtraRoutes;
+use crate::Extra;
 use crate::config::{DatabaseUrl, DevArgs, ServeArgs};
+use crate::keys::{self, KeysCommand};
 use crate::logging::LogFormat;
 use crate::{accounts, app, dev, logging, migrations, seed};
 
@@ -44,6 +45,11 @@ enum Command {
         #[command(subcommand)]
         command: AccountsCommand,
     },
+    /// Idempotency keys: what has become of one, what is stuck, and what to do about it
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
     /// A payment gateway for development and tests; it prints its address once it answers
     Sandbox(Box<sandbox_gateway::Settings>),
 }
@@ -69,7 +75,7 @@ enum AccountsCommand {
 }
 
 /// Parses the arguments and runs the command.
-pub(crate) fn main(extra: ExtraRoutes) -> ExitCode {
+pub(crate) fn main(extra: Extra) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Half a command is answered with the whole help, on stderr too.
@@ -100,7 +106,7 @@ pub(crate) fn main(extra: ExtraRoutes) -> ExitCode {
     }
 }
 
-async fn run(command: Command, extra: ExtraRoutes) -> anyhow::Result<()> {
+async fn run(command: Command, extra: Extra) -> anyhow::Result<()> {
     match command {
         Command::Dev(arguments) => dev::run(*arguments, extra).await,
         Command::Serve(arguments) => app::serve(&arguments, extra).await,
@@ -125,6 +131,7 @@ async fn run(command: Command, extra: ExtraRoutes) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Accounts { command } => manage_accounts(command).await,
+        Command::Keys { command } => keys::run(command).await,
         Command::Sandbox(settings) => sandbox_gateway::run(&settings).await,
     }
 }

@@ -93,6 +93,12 @@ pub(crate) struct Limits {
     /// Most waiters of this process
     #[arg(long, env = "IDEMPOTENCY_WAITERS_MAX", default_value_t = 1000)]
     pub(crate) idempotency_waiters_max: usize,
+    /// A workflow that runs for longer answers 202
+    #[arg(long, env = "IDEMPOTENCY_INLINE_MAX", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) idempotency_inline_max: Duration,
+    /// How long after its last progress a workflow that nobody could finish is given up
+    #[arg(long, env = "IDEMPOTENCY_STUCK_AFTER", default_value = "15m", value_parser = parse_duration)]
+    pub(crate) idempotency_stuck_after: Duration,
     /// Larger responses stay in PostgreSQL only
     #[arg(long, env = "IDEMPOTENCY_CACHE_BODY_MAX", default_value = "16KiB", value_parser = parse_size)]
     pub(crate) idempotency_cache_body_max: usize,
@@ -102,7 +108,7 @@ pub(crate) struct Limits {
     /// Largest stored response; of a larger one only the outcome is kept
     #[arg(long, env = "STORED_BODY_MAX", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) stored_body_max: usize,
-    /// PostgreSQL connections of this process, one of them for housekeeping (at least 2 are used)
+    /// PostgreSQL connections of this process, some of them for housekeeping (at least 2 are used)
     #[arg(long, env = "DATABASE_POOL", default_value_t = 16)]
     pub(crate) database_pool: usize,
     /// How long a request waits for a PostgreSQL connection
@@ -256,6 +262,8 @@ impl Limits {
             },
             wait_max: self.idempotency_wait_max,
             waiters_max: self.idempotency_waiters_max,
+            inline_max: self.idempotency_inline_max,
+            stuck_after: self.idempotency_stuck_after,
         }
     }
 }

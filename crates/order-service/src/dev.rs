@@ -22,7 +22,7 @@ use serde_json::json;
 use self::sandbox::Sandbox;
 use crate::app::{self, Signals};
 use crate::config::{DatabaseUrl, DevArgs, ServeArgs, Stores, contradictions};
-use crate::{ExtraRoutes, accounts, migrations, seed};
+use crate::{Extra, accounts, migrations, seed};
 
 /// A run that ends while it starts a program leaves the folder locked for a moment more: between fork and exec the child
 /// holds what its parent held.
@@ -35,7 +35,7 @@ struct Private {
     redis: Option<Redis>,
 }
 
-pub(crate) async fn run(arguments: DevArgs, extra: ExtraRoutes) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: DevArgs, extra: Extra) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let directory = arguments.data_dir.clone();
     fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -111,7 +111,7 @@ async fn serve_demo(
     arguments: &ServeArgs,
     directory: &Path,
     signals: Signals,
-    extra: ExtraRoutes,
+    extra: Extra,
 ) -> anyhow::Result<()> {
     let url = &arguments.stores.database.database_url;
     migrations::apply(url).await?;

@@ -12,6 +12,7 @@ mod catalogue;
 mod cli;
 mod config;
 mod dev;
+mod keys;
 mod logging;
 mod migrations;
 mod orders;
@@ -25,22 +26,35 @@ mod seed;
 mod webhooks;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use actix_web::web::ServiceConfig;
+use idempotency::Workflows;
 
 pub use app::Shop;
 pub use reading::Caller;
 pub use routes::read_only;
 
-/// Routes that are added to the service's own.
-pub type ExtraRoutes = fn(&mut ServiceConfig);
+/// What is added to the service: its own handlers beside the shop's.
+#[derive(Debug, Clone, Copy)]
+pub struct Extra {
+    /// Registers routes.
+    pub routes: fn(&mut ServiceConfig),
+    /// Names workflows, so that the completer can go on with them.
+    pub workflows: fn(Workflows, &Arc<Shop>) -> Workflows,
+}
+
+impl Extra {
+    /// Nothing.
+    pub const NONE: Self = Self { routes: |_| (), workflows: |workflows, _| workflows };
+}
 
 /// The binary's `main`.
 pub fn main() -> ExitCode {
-    main_with(|_| ())
+    main_with(Extra::NONE)
 }
 
-/// The binary's `main`, with more routes: how a test, or a service that only adds handlers, extends it.
-pub fn main_with(extra: ExtraRoutes) -> ExitCode {
+/// The binary's `main`, with more handlers: how a test, or a service that only adds some, extends it.
+pub fn main_with(extra: Extra) -> ExitCode {
     cli::main(extra)
 }

@@ -3,14 +3,17 @@
 //! A new command is one file beside `orders/` and one line here. Invariant: a POST that has an effect goes through
 //! `command::<…>()`, so that none can forget the key.
 
+use std::sync::Arc;
+
 use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{Resource, Route, guard};
-use idempotency::http::{command, key_status, method_not_allowed, policy, resource};
+use idempotency::Workflows;
+use idempotency::http::{command, key_status, method_not_allowed, operation, policy, resource};
 
 use crate::orders::{self, CancelOrder, CreateOrder};
 use crate::webhooks::{self, RegisterEndpoint};
-use crate::{catalogue, problem_pages};
+use crate::{Shop, catalogue, problem_pages};
 
 pub(crate) fn table(config: &mut ServiceConfig) {
     config
@@ -25,8 +28,14 @@ pub(crate) fn table(config: &mut ServiceConfig) {
         ))
         .service(deletable("/v1/webhook-endpoints/{id}", web::delete().to(webhooks::delete)))
         .service(key_status("/v1/idempotency-keys"))
+        .service(operation())
         .service(policy("/v1/idempotency"))
         .service(read_only("/problems/{code}", reading().to(problem_pages::page)));
+}
+
+/// Every workflow of this service, by the name that records have: what the completer can go on with.
+pub(crate) fn workflows(_shop: &Arc<Shop>) -> Workflows {
+    Workflows::new()
 }
 
 /// A route for GET and HEAD.

@@ -310,6 +310,15 @@ impl App {
         redis_command(self.redis_address, words).await.expect("Redis answers")
     }
 
+    /// Puts bytes under a name in this test's Redis, for a minute.
+    pub async fn redis_set(&self, name: &str, value: &[u8]) {
+        let client = redis::Client::open(format!("redis://{}", self.redis_address)).expect("an address");
+        let mut connection = client.get_multiplexed_async_connection().await.expect("Redis");
+        let mut set = redis::cmd("SET");
+        let _: () =
+            set.arg(name).arg(value).arg("PX").arg(60_000).query_async(&mut connection).await.expect("SET");
+    }
+
     /// The checks that hold after every case.
     pub fn after(&self) -> After {
         let redis = self.redis.as_ref().map(|_| self.redis_address);

@@ -6,11 +6,13 @@
 
 mod app;
 pub mod database;
+pub mod foreign;
 mod stack;
+pub mod voyage;
 mod world;
 
 pub use app::{App, order, redis_command};
-pub use stack::Stack;
+pub use stack::{Stack, program_output};
 pub use world::{World, script};
 
 /// A case in every world: `in_every_world!(name, |app| async move { … })`, or with a first argument that changes the

@@ -93,6 +93,18 @@ pub fn command(database_url: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).lines().last().unwrap_or_default().to_owned()
 }
 
+/// Runs a command of the binary: what it printed, or what it complained about.
+pub fn program_output(arguments: &[String], env: &[(String, String)]) -> Result<String, String> {
+    let env = env.iter().map(|(name, value)| (name, value));
+    let output =
+        std::process::Command::new(PROGRAM).args(arguments).envs(env).output().expect("the binary runs");
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
 /// Runs SQL on a short-lived connection. Blocks.
 fn run_sql(url: &str, sql: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

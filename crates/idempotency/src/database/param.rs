@@ -26,7 +26,7 @@ macro_rules! params {
     )*};
 }
 params! {
-    bool => BOOL, i16 => INT2, i32 => INT4, i64 => INT8, String => TEXT, &str => TEXT, Vec<u8> => BYTEA, &[u8] => BYTEA,
+    bool => BOOL, i16 => INT2, i32 => INT4, i64 => INT8, f64 => FLOAT8, String => TEXT, &str => TEXT, Vec<u8> => BYTEA, &[u8] => BYTEA,
     uuid::Uuid => UUID, time::OffsetDateTime => TIMESTAMPTZ, Vec<i16> => INT2_ARRAY, Vec<i32> => INT4_ARRAY,
     Vec<i64> => INT8_ARRAY, Vec<String> => TEXT_ARRAY, Vec<&str> => TEXT_ARRAY, Vec<uuid::Uuid> => UUID_ARRAY,
 }

@@ -36,9 +36,10 @@ impl Engine {
             Err(Run::Again(_)) => return Run::Answered(NOT_STORED, After::Release),
             Err(answered) => return answered,
         };
-        let mut tx = Tx::new(&transaction, attempt);
+        let mut tx = Tx::new(transaction, attempt);
         let look = AssertUnwindSafe(work.existing(&mut tx)).catch_unwind();
         let found = tokio::time::timeout(self.policy.execute_max, look).await;
+        let (transaction, _) = tx.into_parts();
         match (found, refusal) {
             (Ok(Ok(Ok(Some(location)))), _) => {
                 transaction.rollback().await;
@@ -82,7 +83,7 @@ impl Engine {
             // Another attempt's record: it is found by the next look-up.
             return Run::Again(error.to_string());
         }
-        match done.last.iter().find_map(|write| write.refusal(&error)) {
+        match done.effects.refusal(&error) {
             Some(problem) => self.reject(attempt, work, claim, Some(problem)).await,
             None => self.failed(work, &error),
         }

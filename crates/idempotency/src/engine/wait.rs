@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use super::Engine;
+use super::{Engine, Task};
 use crate::answer::Answer;
 use crate::attempt::Attempt;
-use crate::command::Work;
 use crate::database::ReadError;
 use crate::inquiry::Inquired;
+use crate::key::AccountId;
+use crate::record::Record;
 
 /// Failures that a waiter sees before it is answered with one: the first's, and that of the one that took over.
 const FAILURES_SHARED: u32 = 2;
@@ -29,7 +31,7 @@ impl Engine {
     pub(super) async fn wait(
         self: &Arc<Self>,
         attempt: &Arc<Attempt>,
-        work: &Arc<dyn Work>,
+        task: &Task,
         patience: Duration,
     ) -> Answer {
         let Some((place, mut outcomes)) = self.waiting.join(attempt) else { return Answer::Overloaded };
@@ -55,7 +57,7 @@ impl Engine {
                 () = self.shutdown.begun() => return Answer::InProgress,
                 () = tokio::time::sleep_until(deadline) => return Answer::InProgress,
                 () = async { place.lead().await; tokio::time::sleep(pause).await } => {
-                    let answer = self.begin(attempt, work).await;
+                    let answer = self.begin(attempt, task).await;
                     if answer != Answer::InProgress {
                         return answer;
                     }
@@ -77,18 +79,36 @@ impl Engine {
         let mut pause = POLL_FIRST;
         loop {
             let record = self.ledger.look(attempt).await?;
-            if let Some(record) = record.filter(|record| !record.is_forgotten()) {
+            let record = record.filter(|record| !record.is_forgotten());
+            if let Some(record) = record.clone().filter(Record::is_settled) {
                 return Ok(Some(Inquired::Record(record)));
             }
-            let running = self.gate.is_running(attempt).await;
+            let running = record.is_none() && self.gate.is_running(attempt).await;
             let left = deadline.saturating_duration_since(Instant::now());
             let Some((_, outcomes)) =
                 place.as_mut().filter(|_| !left.is_zero() && !self.shutdown.has_begun())
             else {
-                return Ok(running.then_some(Inquired::Running));
+                let known = record.map(Inquired::Record);
+                return Ok(known.or(running.then_some(Inquired::Running)));
             };
             let _ = tokio::time::timeout(pause.min(left), outcomes.next()).await;
             pause = (pause * 2).min(POLL_LAST);
         }
+    }
+
+    /// An operation of this account; waits for up to `patience` until it is finished.
+    pub(crate) async fn operation(
+        &self,
+        account: AccountId,
+        id: Uuid,
+        patience: Duration,
+    ) -> Result<Option<Record>, ReadError> {
+        let found = self.ledger.operation(account, id).await?;
+        let Some((key, record)) = found else { return Ok(None) };
+        if record.is_settled() || patience.is_zero() {
+            return Ok(Some(record));
+        }
+        self.inquire(&Attempt::inquiry(account, key), patience).await?;
+        Ok(self.ledger.operation(account, id).await?.map(|(_, record)| record))
     }
 }

@@ -3,6 +3,7 @@
 -- F fresh: the place is ours (also when our own token is found: this attempt's earlier acquire was executed)
 -- R running, same request   MR running, another request   MD done, another request
 -- L another operation of this caller runs
+-- O.. running in the background: behind the letter, the id of its operation
 -- B done, reply not kept here   U not readable here       otherwise the done value itself
 local mine = ARGV[1]
 local held = redis.call('GET', KEYS[1])
@@ -31,6 +32,7 @@ if held then
     if state == 'R' then
       -- A fingerprint of another version is compared outside.
       if string.sub(held, 11, 11) ~= string.sub(mine, 11, 11) then return held end
+      if #held == 91 then return 'O' .. string.sub(held, 76, 91) end
       return 'R'
     end
     if state == 'B' then return 'B' end

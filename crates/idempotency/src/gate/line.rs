@@ -24,9 +24,11 @@ pub(super) enum Script {
     Renew,
     Probe,
     Look,
+    Background,
+    Free,
 }
 
-static SCRIPTS: LazyLock<[(&str, redis::Script); 6]> = LazyLock::new(|| {
+static SCRIPTS: LazyLock<[(&str, redis::Script); 8]> = LazyLock::new(|| {
     [
         ("acquire", redis::Script::new(include_str!("acquire.lua"))),
         ("settle", redis::Script::new(include_str!("settle.lua"))),
@@ -34,21 +36,25 @@ static SCRIPTS: LazyLock<[(&str, redis::Script); 6]> = LazyLock::new(|| {
         ("renew", redis::Script::new(include_str!("renew.lua"))),
         ("probe", redis::Script::new(include_str!("probe.lua"))),
         ("look", redis::Script::new(include_str!("look.lua"))),
+        ("background", redis::Script::new(include_str!("background.lua"))),
+        ("free", redis::Script::new(include_str!("free.lua"))),
     ]
 });
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
     include_str!("acquire.lua"),
     include_str!("settle.lua"),
     include_str!("release.lua"),
     include_str!("renew.lua"),
     include_str!("probe.lua"),
     include_str!("look.lua"),
+    include_str!("background.lua"),
+    include_str!("free.lua"),
 ];
 
 static SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// Name and SHA-1 of each script, for whoever watches the wire.
-pub fn script_shas() -> [(&'static str, String); 6] {
+pub fn script_shas() -> [(&'static str, String); 8] {
     std::array::from_fn(|index| (SCRIPTS[index].0, SCRIPTS[index].1.get_hash().to_owned()))
 }
 

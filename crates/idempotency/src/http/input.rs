@@ -1,36 +1,64 @@
-//! From path and body to a command: one typed struct, filled from both.
+//! From path and body to a command or workflow: one typed struct, filled from both.
 //!
 //! Invariant: a body cannot name what the path names, and an error names the field that is at fault.
 
 use actix_web::HttpRequest;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::canonical::canonicalize;
-use crate::command::Command;
-use crate::http::objects::Node;
+use crate::command::Invalid;
+use crate::objects::Node;
 use crate::problem::Problem;
 use crate::problems;
 
-/// The command and the canonical form of the body.
-pub(super) fn parse<C: Command>(request: &HttpRequest, document: &[u8]) -> Result<(C, Vec<u8>), Problem> {
+/// What a route takes: a command or a workflow, without its work.
+pub(super) struct Operation<T> {
+    pub(super) name: &'static str,
+    pub(super) is_serialised: bool,
+    pub(super) validate: fn(&T) -> Result<(), Invalid>,
+    /// Whether the request is kept as it was read, to be run again.
+    pub(super) is_kept: bool,
+}
+
+/// What was read of a request.
+pub(super) struct Input<T> {
+    pub(super) typed: T,
+    /// The canonical form of the body, for the fingerprint.
+    pub(super) canonical: Vec<u8>,
+    /// All members, those of the path too, as JSON; empty if they are not kept.
+    pub(super) members: Vec<u8>,
+}
+
+/// Reads path and body.
+pub(super) fn parse<T: DeserializeOwned>(
+    request: &HttpRequest,
+    document: &[u8],
+    operation: &Operation<T>,
+) -> Result<Input<T>, Problem> {
     let canonical = canonicalize(document).map_err(|fault| invalid(fault.to_string()))?;
-    let command = match C::deserialize(Node(members(request, &canonical)?)) {
-        Ok(command) => command,
-        // Read once more, now keeping account of where it is: only an error is interested in that.
-        Err(_) => serde_path_to_error::deserialize(Node(members(request, &canonical)?)).map_err(|fault| {
-            // An id that cannot be one names nothing.
-            match fault.path().iter().next() {
-                Some(serde_path_to_error::Segment::Map { key })
-                    if request.match_info().get(key).is_some() =>
-                {
-                    problems::NOT_FOUND.because("there is nothing with this id")
-                }
-                _ => invalid(describe(&fault)),
-            }
-        })?,
+    let members = members(request, &canonical)?;
+    let kept = if operation.is_kept { serde_json::to_vec(&members) } else { Ok(Vec::new()) };
+    let kept = kept.map_err(|fault| invalid(fault.to_string()))?;
+    let typed = match T::deserialize(Node(members)) {
+        Ok(typed) => typed,
+        Err(_) => at_fault(request, &canonical)?,
     };
-    command.validate().map_err(|fault| invalid(fault.to_string()))?;
-    Ok((command, canonical))
+    (operation.validate)(&typed).map_err(|fault| invalid(fault.to_string()))?;
+    Ok(Input { typed, canonical, members: kept })
+}
+
+/// Reads it once more, now keeping account of where it is: only an error is interested in that.
+fn at_fault<T: DeserializeOwned>(request: &HttpRequest, canonical: &[u8]) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(Node(members(request, canonical)?)).map_err(|fault| {
+        // An id that cannot be one names nothing.
+        match fault.path().iter().next() {
+            Some(serde_path_to_error::Segment::Map { key }) if request.match_info().get(key).is_some() => {
+                problems::NOT_FOUND.because("there is nothing with this id")
+            }
+            _ => invalid(describe(&fault)),
+        }
+    })
 }
 
 /// The members of the body, and the parameters of the path.

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use actix_web::http::header::{self, HeaderName, HeaderValue, HttpDate};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::answer::{Answer, Tier};
@@ -55,6 +56,20 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
         Answer::InProgress => {
             problems::REQUEST_IN_PROGRESS.because("the first request with this key is still running")
         }
+        Answer::Accepted { operation } => {
+            return HttpResponse::Accepted()
+                .insert_header((header::LOCATION, operation_path(operation)))
+                .insert_header((REQUEST_ID, request_id.to_string()))
+                .json(json!({ "id": operation, "state": "running", "response": null }));
+        }
+        Answer::OutcomeUnknown { operation } => problems::OUTCOME_UNKNOWN
+            .because("nobody knows what became of a call to another service")
+            .at(Some(operation_path(operation))),
+        Answer::Diverged => problems::WORKFLOW_CHANGED
+            .because("this version of the service cannot go on with what another one has begun"),
+        Answer::Interrupted => {
+            problems::INTERNAL.because("a step failed and was rolled back; what was done before it is kept")
+        }
         Answer::CallerBusy => problems::CALLER_BUSY.because("another operation of this caller is running"),
         Answer::Reused => problems::KEY_REUSED
             .because("this key was first sent with another method, path or body than this one"),
@@ -68,11 +83,21 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
     problem_response(&problem, request_id)
 }
 
-/// Says how long a duplicate would have waited, in whole seconds.
-pub(super) fn preference_applied(response: &mut HttpResponse, patience: Duration) {
-    if let Ok(value) = HeaderValue::from_str(&format!("wait={}", patience.as_secs())) {
+/// Says what of the caller's preferences was applied: how long it waited at most, in whole seconds; whether it was answered at once.
+pub(super) fn preference_applied(response: &mut HttpResponse, waited: Option<Duration>, at_once: bool) {
+    let waited = waited.map(|patience| format!("wait={}", patience.as_secs()));
+    let applied: Vec<String> =
+        at_once.then(|| "respond-async".to_owned()).into_iter().chain(waited).collect();
+    if let Ok(value) = HeaderValue::from_str(&applied.join(", "))
+        && !value.is_empty()
+    {
         response.headers_mut().insert(PREFERENCE_APPLIED, value);
     }
+}
+
+/// Where an operation is looked at.
+pub(super) fn operation_path(operation: Uuid) -> String {
+    format!("{}/{operation}", super::operation::PATH)
 }
 
 struct Stored {

@@ -52,9 +52,7 @@ async fn status(
         Ok(state) => HttpResponse::Ok().insert_header((REQUEST_ID, request_id.to_string())).json(state),
         Err(problem) => problem_response(&problem, request_id),
     };
-    if preferences.wait.is_some() {
-        respond::preference_applied(&mut response, patience);
-    }
+    respond::preference_applied(&mut response, preferences.wait.map(|_| patience), false);
     response
 }
 
@@ -83,6 +81,7 @@ async fn look(
 
 fn describe(record: &Record) -> Value {
     let state = match record.status {
+        Status::InProgress if record.is_settled() => "unknown",
         Status::InProgress => "running",
         Status::Completed => "completed",
         Status::Failed => "failed",
@@ -93,9 +92,15 @@ fn describe(record: &Record) -> Value {
             OffsetDateTime::from_unix_timestamp_nanos(i128::from(finished.expires_ms) * 1_000_000).ok()?;
         moment.format(&Rfc3339).ok()
     });
-    let result = finished.and_then(Finished::location);
-    let links = result.map_or_else(|| json!({}), |location| json!({ "result": location }));
-    json!({ "state": state, "expires_at": expires, "links": links, "attempts": null })
+    let mut links = serde_json::Map::new();
+    if let Some(location) = finished.and_then(Finished::location) {
+        links.insert("result".to_owned(), location.into());
+    }
+    if record.workflow.is_some() {
+        links.insert("operation".to_owned(), respond::operation_path(record.request_id).into());
+    }
+    let attempts = record.workflow.map(|workflow| workflow.attempts);
+    json!({ "state": state, "expires_at": expires, "links": links, "attempts": attempts })
 }
 
 /// Percent-decodes one segment.
@@ -148,6 +153,12 @@ fn describe_policy(policy: &Policy) -> Value {
         },
         "request_body_max_bytes": policy.body_max,
         "execute_max_seconds": seconds(policy.execute_max),
+        "workflows": {
+            "prefer": "respond-async",
+            "inline_max_seconds": seconds(policy.inline_max),
+            "stuck_after_seconds": seconds(policy.stuck_after),
+            "operations": super::operation::PATH,
+        },
     })
 }
 

@@ -1,8 +1,8 @@
 //! The end of a transaction: undone, or completed with its record, or not known.
 //!
 //! Knows what each answer of the server means for what was written. Crash contract: once [`Transaction::complete`] says
-//! [`Completed::Committed`], record, business rows and events are durable; at [`Completed::RolledBack`] none of them is; at
-//! [`Completed::Unknown`] only [`Ledger::resolve`] can tell. Invariant: a connection that may still be in a transaction
+//! [`Ended::Committed`], record, business rows and events are durable; at [`Ended::RolledBack`] none of them is; at
+//! [`Ended::Unknown`] only [`Ledger::resolve`] can tell. Invariant: a connection that may still be in a transaction
 //! never goes back to the pool.
 
 use std::pin::{Pin, pin};
@@ -18,7 +18,7 @@ use super::{
     INSERT_SAYING_WHERE_SQL, INSERT_SQL, LOOKUP_WHERE_AT, Ledger, LedgerError, ms, read_record, status_word,
 };
 use crate::attempt::Attempt;
-use crate::command::{Done, LastWrite};
+use crate::command::{Done, Effects, LastWrite};
 use crate::database::{Database, Object, Query, discard, generation_behind};
 use crate::generation::Generation;
 use crate::record::{Record, Status};
@@ -28,19 +28,26 @@ use crate::sqlstate;
 const ROLLBACK_MAX: Duration = Duration::from_secs(1);
 
 /// How a transaction ended.
-pub enum Completed {
-    /// BEGIN, the record's INSERT and COMMIT all succeeded.
-    Committed {
-        /// Until when the answer is replayed, ms since 1970.
-        expires_ms: i64,
-        /// The server that committed.
-        generation: Generation,
-    },
+pub enum Ended<T> {
+    /// BEGIN, every statement and COMMIT succeeded.
+    Committed(T),
     /// Definitely not committed, and why.
     RolledBack(tokio_postgres::Error),
     /// COMMIT was sent and its answer never came.
     Unknown,
 }
+
+/// What is known of an answer once it is committed.
+#[derive(Debug, Clone, Copy)]
+pub struct Durable {
+    /// Until when it is replayed, ms since 1970.
+    pub expires_ms: i64,
+    /// The server that committed.
+    pub generation: Generation,
+}
+
+/// How a transaction with an answer ended.
+pub type Completed = Ended<Durable>;
 
 /// A transaction that was begun by hand. Dropped unfinished (an early return, a cancelled future, a panic), its
 /// connection is discarded: no recycling method would notice the open transaction.
@@ -98,76 +105,111 @@ impl Transaction {
     /// the rollback. The statements may run until `deadline`; then they are cancelled. COMMIT is awaited for the statement
     /// time-out.
     pub async fn complete(
-        mut self,
+        self,
         ledger: &Ledger,
         attempt: &Attempt,
         status: Status,
         work: &Done,
         deadline: Instant,
     ) -> Completed {
-        let Some(connection) = self.connection.take() else { return Completed::Unknown };
-        let flight = send_completion(&self, &connection, ledger, attempt, status, work, deadline);
-        let outcome = flight.await;
-        match &outcome {
-            Completed::Committed { generation, .. } => self.database.generation.set(*generation),
+        let Done { reply, effects, .. } = work;
+        let headers: Vec<&str> =
+            reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
+        let (account, key, path) = (attempt.account.0, attempt.key.as_str(), attempt.path.as_str());
+        let (hash, version) =
+            (attempt.asked.current.digest.to_vec(), i16::from(attempt.asked.current.version));
+        let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
+        let body = work.kept.then_some(reply.body.as_slice());
+        let direct = self.database.connections_are_direct();
+        let record = Query {
+            sql: if direct { INSERT_SQL } else { INSERT_SAYING_WHERE_SQL },
+            params: &[
+                &account,
+                &key,
+                &path,
+                &hash,
+                &version,
+                &attempt.request_id,
+                &word,
+                &code,
+                &headers,
+                &body,
+                &ledger.result_retention_ms,
+                &ledger.key_retention_ms,
+            ],
+        };
+        self.commit_answer(attempt, effects, record, deadline).await
+    }
+
+    /// Last writes, events, a statement that writes the record and says until when its answer is replayed, and COMMIT.
+    pub(super) async fn commit_answer(
+        self,
+        attempt: &Attempt,
+        effects: &Effects,
+        record: Query<'_>,
+        deadline: Instant,
+    ) -> Completed {
+        let database = self.database.clone();
+        let ended = self
+            .commit(attempt, effects, record, deadline, |connection, rows| {
+                let row = rows.first()?;
+                let generation = generation_behind(connection, row, 1);
+                Some(Durable { expires_ms: ms(row.get(0)), generation })
+            })
+            .await;
+        if let Ended::Committed(durable) = &ended {
+            database.generation.set(durable.generation);
+        }
+        ended
+    }
+
+    /// Last writes, events, one statement that is the check, and COMMIT, in one flight. `read` says what its rows mean;
+    /// nothing: not known.
+    pub(super) async fn commit<T>(
+        mut self,
+        attempt: &Attempt,
+        effects: &Effects,
+        check: Query<'_>,
+        deadline: Instant,
+        read: impl FnOnce(&Object, Vec<Row>) -> Option<T> + Send,
+    ) -> Ended<T> {
+        let Some(connection) = self.connection.take() else { return Ended::Unknown };
+        let ended = send_all(&self.database, &connection, attempt, effects, check, deadline, read).await;
+        match &ended {
+            Ended::Committed(_) => {}
             // The server tells the error before it lets the locks go: one more answer, so that a retry finds the key free.
-            Completed::RolledBack(error) if !error.is_closed() => {
+            Ended::RolledBack(error) if !error.is_closed() => {
                 self.connection = Some(connection);
                 self.rollback().await;
             }
-            Completed::RolledBack(_) | Completed::Unknown => drop(Object::take(connection)),
+            Ended::RolledBack(_) | Ended::Unknown => drop(Object::take(connection)),
         }
-        outcome
+        ended
     }
 }
 
-async fn send_completion(
-    transaction: &Transaction,
+async fn send_all<T>(
+    database: &Database,
     connection: &Object,
-    ledger: &Ledger,
     attempt: &Attempt,
-    status: Status,
-    work: &Done,
+    effects: &Effects,
+    check: Query<'_>,
     deadline: Instant,
-) -> Completed {
-    let database = &transaction.database;
-    let Done { reply, events, last, .. } = work;
+    read: impl FnOnce(&Object, Vec<Row>) -> Option<T>,
+) -> Ended<T> {
+    let Effects { events, last } = effects;
     let outbox = crate::outbox::Columns::of(attempt.account, events);
-    let headers: Vec<&str> =
-        reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
-    let (account, key, path) = (attempt.account.0, attempt.key.as_str(), attempt.path.as_str());
-    let (hash, version) = (attempt.asked.current.digest.to_vec(), i16::from(attempt.asked.current.version));
-    let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
-    let body = work.kept.then_some(reply.body.as_slice());
-    let record = Query {
-        sql: if database.connections_are_direct() { INSERT_SQL } else { INSERT_SAYING_WHERE_SQL },
-        params: &[
-            &account,
-            &key,
-            &path,
-            &hash,
-            &version,
-            &attempt.request_id,
-            &word,
-            &code,
-            &headers,
-            &body,
-            &ledger.result_retention_ms,
-            &ledger.key_retention_ms,
-        ],
-    };
     let outbox_params = outbox.params();
-    let events_query = Query { sql: crate::outbox::INSERT_SQL, params: &outbox_params };
     let last_params: Vec<_> = last.iter().map(LastWrite::params).collect();
     let mut queries: Vec<_> =
         last.iter().zip(&last_params).map(|(write, params)| write.query(params)).collect();
     if !events.is_empty() {
-        queries.push(events_query);
+        queries.push(Query { sql: crate::outbox::INSERT_SQL, params: &outbox_params });
     }
-    queries.push(record);
+    queries.push(check);
     for query in &queries {
         if let Err(refused) = database.ready(connection, *query).await {
-            return Completed::RolledBack(refused);
+            return Ended::RolledBack(refused);
         }
     }
     // The first poll sends. A statement that could not even be sent must not be followed by COMMIT.
@@ -175,21 +217,17 @@ async fn send_completion(
         queries.iter().map(|query| Box::pin(maybe_done(database.send(connection, *query)))).collect();
     for statement in &mut sent {
         if let Some(refused) = poll_once(statement.as_mut()) {
-            return Completed::RolledBack(refused);
+            return Ended::RolledBack(refused);
         }
     }
+    let over = Notify::new();
     let statements = async {
-        let answered = join_all(sent.iter_mut().map(Pin::as_mut));
-        let mut answered = pin!(answered);
+        let mut answered = pin!(join_all(sent.iter_mut().map(Pin::as_mut)));
         if tokio::time::timeout_at(deadline, answered.as_mut()).await.is_err() {
             let cancel = connection.cancel_token();
             let _ = tokio::time::timeout(ROLLBACK_MAX, cancel.cancel_query(NoTls)).await;
             let _ = tokio::time::timeout(ROLLBACK_MAX, answered).await;
         }
-    };
-    let over = Notify::new();
-    let statements = async {
-        statements.await;
         over.notify_one();
     };
     let committing = async {
@@ -201,31 +239,22 @@ async fn send_completion(
         }
     };
     let ((), committed) = tokio::join!(biased; statements, committing);
-    let Some(committed) = committed else { return Completed::Unknown };
-    let Some(answers) =
-        sent.iter_mut().map(|statement| statement.as_mut().take_output()).collect::<Option<Vec<_>>>()
-    else {
-        return Completed::Unknown;
-    };
+    let Some(committed) = committed else { return Ended::Unknown };
+    let answers = sent.iter_mut().map(|statement| statement.as_mut().take_output());
+    let Some(answers) = answers.collect::<Option<Vec<_>>>() else { return Ended::Unknown };
     // A definite refusal before COMMIT means that COMMIT rolled back; a dead connection says nothing.
     if answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.as_db_error().is_none())) {
-        return Completed::Unknown;
+        return Ended::Unknown;
     }
-    let inserted = match answers.into_iter().collect::<Result<Vec<_>, _>>() {
+    let checked = match answers.into_iter().collect::<Result<Vec<_>, _>>() {
         // The first of them; those behind it only say that the transaction is aborted.
-        Err(refused) => return Completed::RolledBack(refused),
+        Err(refused) => return Ended::RolledBack(refused),
         Ok(answers) => answers.into_iter().next_back().unwrap_or_default(),
     };
     match committed {
-        Err(error) if sqlstate::leaves_commit_open(&error) => Completed::Unknown,
-        Err(refused) => Completed::RolledBack(refused),
-        Ok(()) => match inserted.first() {
-            Some(row) => Completed::Committed {
-                expires_ms: ms(row.get(0)),
-                generation: generation_behind(connection, row, 1),
-            },
-            None => Completed::Unknown,
-        },
+        Err(error) if sqlstate::leaves_commit_open(&error) => Ended::Unknown,
+        Err(refused) => Ended::RolledBack(refused),
+        Ok(()) => read(connection, checked).map_or(Ended::Unknown, Ended::Committed),
     }
 }
 

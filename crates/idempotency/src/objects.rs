@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor}
 use serde_json::{Error, Value};
 
 /// A JSON value on its way into a type.
-pub(super) struct Node(pub(super) Value);
+pub(crate) struct Node(pub(crate) Value);
 
 impl<'de> IntoDeserializer<'de, Error> for Node {
     type Deserializer = Self;

@@ -1,0 +1,1 @@
+DELETE FROM workflow_steps WHERE account_id = $1 AND key = $2 AND position = $3
