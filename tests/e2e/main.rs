@@ -15,6 +15,7 @@ mod kills;
 mod last_writes;
 mod limits;
 mod lost_commit;
+mod payments;
 mod postgres_faults;
 mod races;
 mod reaper;

@@ -18,6 +18,7 @@ use idempotency::{Completer, CurrentGeneration, Database, Engine, Ledger, Reaper
 
 use crate::auth::{ApiKeys, KnownKeys};
 use crate::config::ServeArgs;
+use crate::payments::gateway::Gateway;
 use crate::{Extra, admin, auth, routes};
 
 /// How often the generation of the database is asked for.
@@ -36,11 +37,18 @@ pub struct Shop {
     pub database: Database,
     /// Whether webhooks may go to private addresses.
     pub webhooks_may_be_private: bool,
+    /// The payment gateway, if one is set up.
+    pub(crate) gateway: Option<Gateway>,
 }
 
 impl Shop {
     fn new(database: Database, arguments: &ServeArgs) -> Self {
-        Self { database, webhooks_may_be_private: arguments.limits.webhook_allow_private }
+        Self {
+            database,
+            webhooks_may_be_private: arguments.limits.webhook_allow_private,
+            // Its settings were read before anything started.
+            gateway: arguments.gateway.gateway().ok().flatten(),
+        }
     }
 }
 
@@ -102,7 +110,8 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
             let engine = engine(&arguments, database.clone(), gate, waiting.clone(), shutdown.clone());
             let keys = ApiKeys::new(known.clone(), database.clone());
             let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
-            let shop = web::Data::new(Shop::new(database, &arguments));
+            let shop = Shop::new(database, &arguments);
+            let (payments, shop) = (shop.gateway.is_some(), web::Data::new(shop));
             ActixApp::new()
                 .wrap(Condition::new(
                     !arguments.listen.cors_origins.is_empty(),
@@ -110,7 +119,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
                 ))
                 .app_data(shop)
                 .configure(|config| services.register(config))
-                .configure(routes::table)
+                .configure(|config| routes::table(config, payments))
                 .configure(extra.routes)
                 .default_service(web::route().to(idempotency::http::fallback_not_found))
         }

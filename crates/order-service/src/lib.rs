@@ -17,7 +17,6 @@ mod logging;
 mod migrations;
 mod orders;
 mod page;
-#[cfg_attr(not(test), expect(dead_code, reason = "the workflows that pay and refund come next"))]
 mod payments;
 mod problem_pages;
 mod reading;

@@ -11,13 +11,14 @@ use idempotency::problems;
 
 use crate::orders::rejections;
 use crate::reading::with_request_id;
-use crate::webhooks;
+use crate::{payments, webhooks};
 
 /// `GET /problems/{code}`
 pub(crate) async fn page(code: web::Path<String>) -> HttpResponse {
     let kinds = problems::ALL
         .iter()
         .chain(rejections::ALL)
+        .chain(payments::rejections::ALL)
         .chain(webhooks::REJECTIONS)
         .filter(|kind| kind.code == code.as_str());
     let sections: Vec<String> = kinds.map(|kind| section(kind)).collect();
@@ -54,7 +55,8 @@ mod tests {
 
     #[test]
     fn pages_say_what_they_are_about_and_codes_are_one_word() {
-        for kind in problems::ALL.iter().chain(rejections::ALL).chain(webhooks::REJECTIONS) {
+        let kinds = problems::ALL.iter().chain(rejections::ALL).chain(payments::rejections::ALL);
+        for kind in kinds.chain(webhooks::REJECTIONS) {
             assert!(kind.code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", kind.code);
             assert!(!kind.page.contains(['<', '>', '&']) && kind.page.len() > 60, "{}", kind.code);
         }

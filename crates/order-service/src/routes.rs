@@ -1,7 +1,7 @@
 //! Every route of the public API, in one table.
 //!
 //! A new command is one file beside `orders/` and one line here. Invariant: a POST that has an effect goes through
-//! `command::<…>()`, so that none can forget the key.
+//! `command::<…>()` or `workflow::<…>()`, so that none can forget the key.
 
 use std::sync::Arc;
 
@@ -9,13 +9,25 @@ use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{Resource, Route, guard};
 use idempotency::Workflows;
-use idempotency::http::{command, key_status, method_not_allowed, operation, policy, resource};
+use idempotency::http::{
+    command, key_status, method_not_allowed, operation, policy, problem_response, resource, workflow,
+};
+use uuid::Uuid;
 
 use crate::orders::{self, CancelOrder, CreateOrder};
+use crate::payments::rejections::GATEWAY_NOT_CONFIGURED;
+use crate::payments::{PayOrder, RefundOrder};
 use crate::webhooks::{self, RegisterEndpoint};
 use crate::{Shop, catalogue, problem_pages};
 
-pub(crate) fn table(config: &mut ServiceConfig) {
+/// `payments`: whether there is a gateway.
+pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
+    let (pay, refund) = ("/v1/orders/{id}/payments", "/v1/orders/{id}/refunds");
+    if payments {
+        config.service(workflow::<PayOrder>(pay)).service(workflow::<RefundOrder>(refund));
+    } else {
+        config.service(no_gateway(pay)).service(no_gateway(refund));
+    }
     config
         .service(also_read(command::<CreateOrder>("/v1/orders"), reading().to(orders::read::list)))
         .service(read_only("/v1/orders/{id}", reading().to(orders::read::one)))
@@ -34,8 +46,22 @@ pub(crate) fn table(config: &mut ServiceConfig) {
 }
 
 /// Every workflow of this service, by the name that records have: what the completer can go on with.
-pub(crate) fn workflows(_shop: &Arc<Shop>) -> Workflows {
-    Workflows::new()
+pub(crate) fn workflows(shop: &Arc<Shop>) -> Workflows {
+    let known = Workflows::new();
+    if shop.gateway.is_none() {
+        return known;
+    }
+    known.with::<PayOrder>(Arc::clone(shop)).with::<RefundOrder>(Arc::clone(shop))
+}
+
+/// What needs a gateway, without one: no key is taken.
+fn no_gateway(path: &str) -> Resource {
+    resource(path)
+        .route(web::post().to(|| async {
+            let problem = GATEWAY_NOT_CONFIGURED.because("payments are not set up");
+            problem_response(&problem, Uuid::now_v7())
+        }))
+        .default_service(web::route().to(|| method_not_allowed(&[Method::POST])))
 }
 
 /// A route for GET and HEAD.

@@ -7,6 +7,7 @@
 mod app;
 pub mod database;
 pub mod foreign;
+pub mod sandbox;
 mod stack;
 pub mod voyage;
 mod world;
