@@ -26,7 +26,7 @@ pub struct Ended {
 
 impl Ended {
     #[track_caller]
-    fn succeeded(self) -> String {
+    pub fn succeeded(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);
         self.out
     }
@@ -53,7 +53,9 @@ impl Ended {
 pub fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments);
-    for setting in ["DATABASE_URL", "REDIS_URL", "LOG_FORMAT", "GATEWAY_URL", "GATEWAY_KEY"] {
+    for setting in
+        ["DATABASE_URL", "REDIS_URL", "LOG_FORMAT", "GATEWAY_URL", "GATEWAY_KEY", "GATEWAY_WEBHOOK_SECRET"]
+    {
         command.env_remove(setting);
     }
     command
@@ -95,7 +97,8 @@ async fn help_names_every_option_with_its_variable() {
         IDEMPOTENCY_EXECUTE_MAX IDEMPOTENCY_RESULT_RETENTION IDEMPOTENCY_KEY_RETENTION IDEMPOTENCY_CACHE_BODY_MAX \
         BODY_MAX DATABASE_POOL DATABASE_POOL_WAIT DATABASE_STATEMENT_TIMEOUT DATABASE_LOCK_TIMEOUT DATABASE_POOLER \
         REDIS_TIMEOUT IDEMPOTENCY_ON_DUPLICATE IDEMPOTENCY_WAIT_MAX IDEMPOTENCY_WAITERS_MAX IDEMPOTENCY_INLINE_MAX \
-        IDEMPOTENCY_STUCK_AFTER STORED_BODY_MAX LOG_FORMAT";
+        IDEMPOTENCY_STUCK_AFTER STORED_BODY_MAX LOG_FORMAT WEBHOOK_ALLOW_PRIVATE WEBHOOK_RETRY_BASE \
+        GATEWAY_WEBHOOK_SECRET";
     let dev = format!("{SERVE} DATA_DIR ORDER_SERVICE_SERVERS ORDER_SERVICE_NO_INSTALL");
     for (command, variables) in [
         ("serve", SERVE),
@@ -106,6 +109,8 @@ async fn help_names_every_option_with_its_variable() {
         ("accounts list", "DATABASE_URL"),
         ("accounts revoke", "DATABASE_URL"),
         ("keys stuck", "DATABASE_URL IDEMPOTENCY_STUCK_AFTER"),
+        ("webhooks dead", "DATABASE_URL"),
+        ("webhooks redeliver", "DATABASE_URL"),
     ] {
         let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let help = run(program(&words)).await.succeeded();
@@ -123,7 +128,7 @@ async fn help_names_every_option_with_its_variable() {
     }
     let top = run(program(&["--help"])).await.succeeded();
     let group = run(program(&["accounts", "--help"])).await.succeeded();
-    for name in ["dev", "serve", "migrate", "seed", "accounts"] {
+    for name in ["dev", "serve", "migrate", "seed", "accounts", "webhooks"] {
         assert!(top.contains(&format!("\n  {name} ")), "{name}");
     }
     for name in ["create", "list", "revoke"] {
@@ -177,6 +182,8 @@ async fn settings_that_contradict_each_other_stop_the_start() {
         ("DATABASE_POOLER=pgbouncer", &["DATABASE_POOLER"]),
         ("DATABASE_LOCK_TIMEOUT=0s", &["DATABASE_LOCK_TIMEOUT"]),
         ("REDIS_TIMEOUT=0s", &["REDIS_TIMEOUT"]),
+        ("WEBHOOK_RETRY_BASE=0s", &["WEBHOOK_RETRY_BASE"]),
+        ("GATEWAY_WEBHOOK_SECRET=sesame", &["GATEWAY_WEBHOOK_SECRET"]),
         ("REDIS_URL=redis://:sesame@127.0.0.1:port", &["REDIS_URL"]),
         ("DATABASE_URL=postgres://u:sesame@127.0.0.1:port/x", &["DATABASE_URL"]),
         ("SHUTDOWN_GRACE=0s", &["SHUTDOWN_GRACE"]),

@@ -292,3 +292,27 @@ async fn without_servers_it_says_in_one_line_what_is_missing() {
     assert!(!home.join(".cache").exists(), "nothing was fetched");
     assert!(!home.join("data/dev.json").exists());
 }
+
+/// With a port that is known beforehand, the sandbox tells the service of what it did, and is believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_sandbox_tells_the_service_what_it_did() {
+    let folder = TempDir::new("e2e-dev").expect("a folder");
+    let free =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port");
+    let mut command = program(&["dev", "--admin-bind", "127.0.0.1:0", "--bind", &free.to_string()]);
+    command.arg("--data-dir").arg(folder.path());
+    let dev = Dev::start_as(command, folder.path()).await;
+    let sandbox = dev.sandbox().await;
+    let charge = Request::post("/v1/payment_intents")
+        .header("Authorization", "Bearer sk_test_sandbox")
+        .header("Idempotency-Key", "K")
+        .header("Content-Type", "application/x-www-form-urlencoded")
+        .body("amount=500&currency=eur&payment_method=tok_visa&confirm=true&metadata%5Baccount%5D=1");
+    assert_eq!(testkit::send(sandbox, &charge).await.expect("an answer").status, 200);
+    let client = database::connect(dev.said("database_url")).await;
+    let sql =
+        "SELECT count(*) FROM gateway_events WHERE type = 'payment_intent.succeeded' AND account_id = 1";
+    let kept = async || client.query_one(sql, &[]).await.expect("a count").get::<_, i64>(0) == 1;
+    until("the gateway's event is kept", BOUND, kept).await;
+    dev.end().await;
+}

@@ -178,7 +178,7 @@ impl Database {
         &self.begin
     }
 
-    /// Runs one statement by itself (autocommit), for reads outside commands. What may have been bad luck (a connection that
+    /// Runs one statement by itself (autocommit), for reads outside commands, and for writes that may run twice. What may have been bad luck (a connection that
     /// died, a plan that no longer fits) is tried once more, on a fresh connection.
     ///
     /// # Errors

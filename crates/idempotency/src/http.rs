@@ -7,6 +7,7 @@ mod body;
 mod input;
 mod operation;
 mod respond;
+mod signed;
 mod status;
 
 use std::future::{Ready, ready};
@@ -34,6 +35,7 @@ use crate::workflow::{self, Workflow};
 use input::{Input, Operation};
 
 pub use operation::operation;
+pub use signed::{Origin, Signed, signed};
 pub use status::{key_status, policy};
 
 pub use respond::{EXPOSED_HEADERS, REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
@@ -111,8 +113,7 @@ async fn handle<C: Command>(
     services: Services,
     state: web::Data<C::State>,
 ) -> HttpResponse {
-    let operation =
-        Operation { name: C::NAME, is_serialised: C::SERIALIZE, validate: C::validate, is_kept: false };
+    let operation = Operation::<C>::of_command();
     respond_to(&request, payload, services, &operation, |engine, attempt, input, wishes| {
         engine.execute(attempt, input.typed, state.into_inner(), wishes.patience)
     })
@@ -155,6 +156,18 @@ async fn respond_to<T: DeserializeOwned, Executing: Future<Output = Answer>>(
     let Services { engine, authenticator, shutdown } = services;
     let body_max = engine.policy().body_max;
     let read = read(request, &mut payload, request_id, &authenticator, body_max, operation).await;
+    proceed(read, request, payload, request_id, (engine, &shutdown), execute).await
+}
+
+/// Refuses what did not pass the checks, executes what did, and answers.
+async fn proceed<T, Executing: Future<Output = Answer>>(
+    read: Result<(Attempt, Input<T>), Problem>,
+    request: &HttpRequest,
+    mut payload: Payload,
+    request_id: Uuid,
+    (engine, shutdown): (web::Data<Engine>, &Shutdown),
+    execute: impl FnOnce(Arc<Engine>, Attempt, Input<T>, Wishes) -> Executing,
+) -> HttpResponse {
     let (attempt, input) = match read {
         Ok(read) => read,
         Err(problem) => {

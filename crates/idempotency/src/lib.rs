@@ -59,6 +59,7 @@ mod problem;
 pub mod problems;
 mod reaper;
 mod record;
+pub mod relay;
 mod reply;
 mod shutdown;
 mod sqlstate;

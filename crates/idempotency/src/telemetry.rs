@@ -26,6 +26,14 @@ pub const COMPLETED: &str = "idempotency_completer_total";
 pub const UNKNOWN: &str = "idempotency_unknown_outcomes_total";
 /// Executors that found that another one had taken over.
 pub const STALE: &str = "idempotency_stale_executors_total";
+/// Tries of deliveries, by what came of them.
+pub const DELIVERIES: &str = "outbox_deliveries_total";
+/// Deliveries that wait.
+pub const BACKLOG: &str = "outbox_backlog";
+/// For how long the oldest of them has waited, in seconds.
+pub const BACKLOG_AGE: &str = "outbox_age_seconds";
+/// Deliveries that were given up.
+pub const DEAD: &str = "outbox_dead";
 /// Runs of a command beyond the first.
 pub const RERUNS: &str = "idempotency_reruns_total";
 
@@ -80,4 +88,15 @@ pub(crate) fn unknown_outcome(workflow: &'static str) {
 
 pub(crate) fn stale_executor() {
     counter!(STALE).increment(1);
+}
+
+pub(crate) fn delivery(outcome: &'static str) {
+    counter!(DELIVERIES, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn backlog(waiting: i64, age_seconds: f64, dead: i64) {
+    let bounded = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+    gauge!(BACKLOG).set(bounded(waiting));
+    gauge!(BACKLOG_AGE).set(age_seconds);
+    gauge!(DEAD).set(bounded(dead));
 }

@@ -14,11 +14,13 @@ use actix_web::{App as ActixApp, HttpServer, web};
 use anyhow::{Context as _, bail};
 use idempotency::gate::Gate;
 use idempotency::http::{Authenticator, Services};
+use idempotency::relay::Relay;
 use idempotency::{Completer, CurrentGeneration, Database, Engine, Ledger, Reaper, Shutdown, Waiting};
 
 use crate::auth::{ApiKeys, KnownKeys};
 use crate::config::ServeArgs;
 use crate::payments::gateway::Gateway;
+use crate::webhooks::{Sender, SigningKey};
 use crate::{Extra, admin, auth, routes};
 
 /// How often the generation of the database is asked for.
@@ -39,6 +41,8 @@ pub struct Shop {
     pub webhooks_may_be_private: bool,
     /// The payment gateway, if one is set up.
     pub(crate) gateway: Option<Gateway>,
+    /// What the gateway's own messages are checked with, if any are expected.
+    pub(crate) gateway_signs_with: Option<SigningKey>,
 }
 
 impl Shop {
@@ -46,8 +50,9 @@ impl Shop {
         Self {
             database,
             webhooks_may_be_private: arguments.limits.webhook_allow_private,
-            // Its settings were read before anything started.
+            // Their settings were read before anything started.
             gateway: arguments.gateway.gateway().ok().flatten(),
+            gateway_signs_with: arguments.gateway.signing_key().ok().flatten(),
         }
     }
 }
@@ -72,17 +77,21 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
         (CurrentGeneration::default(), Shutdown::default(), KnownKeys::default());
     let metrics = admin::metrics_recorder();
 
-    // One connection is housekeeping's, and of many the completer has its own; the workers share the rest. More workers than
-    // connections would only wait.
+    // One connection is housekeeping's, a second one if there are some to share, and of many the completer has its own; the
+    // workers have the rest. More workers than connections would only wait.
     let pool = arguments.limits.database_pool;
+    let for_housekeeping = (pool / 4).clamp(1, 2);
     let for_completer = if pool >= POOL_WITH_COMPLETER { COMPLETER_CONNECTIONS } else { 0 };
-    let for_requests = pool.saturating_sub(1 + for_completer).max(1);
+    let for_requests = pool.saturating_sub(for_housekeeping + for_completer).max(1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = cores.min(for_requests);
     let shares = Shares::new(for_requests, workers);
 
-    let housekeeping =
-        Database::new(&arguments.database(), 1, generation.clone()).map_err(anyhow::Error::msg)?;
+    let housekeeping = Database::new(&arguments.database(), for_housekeeping, generation.clone())
+        .map_err(anyhow::Error::msg)?;
+    let sender = Sender::new(housekeeping.clone(), arguments.limits.webhook_allow_private);
+    let sender = sender.map_err(anyhow::Error::msg)?;
+
     // Fails here, not in a worker, if the URL cannot be read.
     let probe = Gate::new(&arguments.gate(), generation.clone()).map_err(anyhow::Error::msg)?;
 
@@ -152,6 +161,8 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
     tokio::spawn(admin);
     tokio::spawn(Reaper::new(housekeeping.clone(), &arguments.policy()).run());
     tokio::spawn(completer.run());
+    let retry_base = arguments.limits.webhook_retry_base;
+    tokio::spawn(Relay::new(housekeeping.clone(), sender, retry_base, shutdown.clone()).run());
     tokio::spawn(keep_house(housekeeping, known));
     Ok(App {
         api: api_address,

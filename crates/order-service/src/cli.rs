@@ -10,6 +10,7 @@ use crate::Extra;
 use crate::config::{DatabaseUrl, DevArgs, ServeArgs};
 use crate::keys::{self, KeysCommand};
 use crate::logging::LogFormat;
+use crate::webhooks::operate;
 use crate::{accounts, app, dev, logging, migrations, seed};
 
 /// An order API on which a retry is harmless: same key, same answer, one order
@@ -50,6 +51,11 @@ enum Command {
         #[command(subcommand)]
         command: KeysCommand,
     },
+    /// Deliveries of events
+    Webhooks {
+        #[command(subcommand)]
+        command: WebhooksCommand,
+    },
     /// A payment gateway for development and tests; it prints its address once it answers
     Sandbox(Box<sandbox_gateway::Settings>),
 }
@@ -71,6 +77,19 @@ enum AccountsCommand {
         database: DatabaseUrl,
         /// Id of the key, as `accounts list` shows it
         key_id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum WebhooksCommand {
+    /// List deliveries that were given up, the latest first
+    Dead(DatabaseUrl),
+    /// Send an event again to every endpoint of its account, under the same webhook-id
+    Redeliver {
+        #[command(flatten)]
+        database: DatabaseUrl,
+        /// Id of the event
+        event_id: uuid::Uuid,
     },
 }
 
@@ -132,6 +151,7 @@ async fn run(command: Command, extra: Extra) -> anyhow::Result<()> {
         }
         Command::Accounts { command } => manage_accounts(command).await,
         Command::Keys { command } => keys::run(command).await,
+        Command::Webhooks { command } => manage_webhooks(command).await,
         Command::Sandbox(settings) => sandbox_gateway::run(&settings).await,
     }
 }
@@ -152,6 +172,23 @@ async fn manage_accounts(command: AccountsCommand) -> anyhow::Result<()> {
             let client = migrations::connect(&database.database_url).await?;
             accounts::revoke(&client, &key_id).await.context("nothing was revoked")?;
             println!("revoked {key_id}");
+        }
+    }
+    Ok(())
+}
+
+async fn manage_webhooks(command: WebhooksCommand) -> anyhow::Result<()> {
+    match command {
+        WebhooksCommand::Dead(database) => {
+            let client = migrations::connect(&database.database_url).await?;
+            for line in operate::dead(&client).await? {
+                println!("{line}");
+            }
+        }
+        WebhooksCommand::Redeliver { database, event_id } => {
+            let client = migrations::connect(&database.database_url).await?;
+            let endpoints = operate::redeliver(&client, event_id).await.context("nothing is sent")?;
+            println!("{event_id} is sent again, to {endpoints} endpoints");
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ use idempotency::gate::GateConfig;
 use idempotency::{DatabaseConfig, OnDuplicate, Policy, Pooler, parse_duration, parse_size};
 
 use crate::payments::gateway::Gateway;
+use crate::webhooks::SigningKey;
 
 /// Where PostgreSQL is.
 #[derive(Debug, Clone, Args)]
@@ -123,6 +124,9 @@ pub(crate) struct Limits {
     /// Let webhooks go to loopback and private addresses
     #[arg(long, env = "WEBHOOK_ALLOW_PRIVATE", default_value_t = false, value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true")]
     pub(crate) webhook_allow_private: bool,
+    /// The longest pause after the first failed try of a webhook; it triples with each further one
+    #[arg(long, env = "WEBHOOK_RETRY_BASE", default_value = "2s", value_parser = parse_duration)]
+    pub(crate) webhook_retry_base: Duration,
     /// Whether a transaction pooler stands before PostgreSQL
     #[arg(long, env = "DATABASE_POOLER", default_value = "none")]
     pub(crate) database_pooler: PoolerChoice,
@@ -143,6 +147,9 @@ pub(crate) struct GatewaySettings {
     /// One call to it, connecting included
     #[arg(long, env = "GATEWAY_TIMEOUT", default_value = "10s", value_parser = parse_duration)]
     pub(crate) gateway_timeout: Duration,
+    /// What its messages to /v1/gateway-events are signed with, as Standard Webhooks has it: whsec_ and base64
+    #[arg(long, env = "GATEWAY_WEBHOOK_SECRET", hide_env_values = true)]
+    pub(crate) gateway_webhook_secret: Option<Secret>,
 }
 
 impl GatewaySettings {
@@ -160,6 +167,13 @@ impl GatewaySettings {
             }
             (Some(url), Some(key)) => Gateway::new(url, key, self.gateway_timeout).map(Some),
         }
+    }
+
+    /// What the gateway's messages are signed with, if any are expected; the error is one line.
+    pub(crate) fn signing_key(&self) -> Result<Option<SigningKey>, String> {
+        let Some(secret) = &self.gateway_webhook_secret else { return Ok(None) };
+        let key = SigningKey::parse(secret.expose());
+        key.map(Some).ok_or_else(|| "GATEWAY_WEBHOOK_SECRET must be whsec_ and base64".to_owned())
     }
 }
 
@@ -222,11 +236,13 @@ pub(crate) struct ServeArgs {
 pub(crate) fn contradictions(listen: &Listen, gateway: &GatewaySettings, limits: &Limits) -> Vec<String> {
     let mut faults = limits.policy().check();
     faults.extend(gateway.gateway().err());
+    faults.extend(gateway.signing_key().err());
     let spans = [
         ("DATABASE_POOL_WAIT", limits.database_pool_wait),
         ("DATABASE_STATEMENT_TIMEOUT", limits.database_statement_timeout),
         ("DATABASE_LOCK_TIMEOUT", limits.database_lock_timeout),
         ("REDIS_TIMEOUT", limits.redis_timeout),
+        ("WEBHOOK_RETRY_BASE", limits.webhook_retry_base),
         ("SHUTDOWN_GRACE", listen.shutdown_grace),
     ];
     for (name, span) in spans {

@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: DevArgs, extra: Extra) -> anyhow::Result<()> 
     let told = &arguments.gateway;
     let sandbox = match told.gateway_url {
         Some(_) => None,
-        None => Some(Sandbox::start(&directory).await?),
+        None => Some(Sandbox::start(&directory, arguments.listen.bind, told).await?),
     };
     let gateway = sandbox.as_ref().map_or_else(|| told.clone(), |sandbox| sandbox.settings(told));
     let serve = ServeArgs {

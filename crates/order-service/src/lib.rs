@@ -12,6 +12,8 @@ mod catalogue;
 mod cli;
 mod config;
 mod dev;
+mod events;
+mod gateway_events;
 mod keys;
 mod logging;
 mod migrations;

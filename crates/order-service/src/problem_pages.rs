@@ -9,6 +9,7 @@ use idempotency::ProblemKind;
 use idempotency::http::fallback_not_found;
 use idempotency::problems;
 
+use crate::gateway_events;
 use crate::orders::rejections;
 use crate::reading::with_request_id;
 use crate::{payments, webhooks};
@@ -20,6 +21,7 @@ pub(crate) async fn page(code: web::Path<String>) -> HttpResponse {
         .chain(rejections::ALL)
         .chain(payments::rejections::ALL)
         .chain(webhooks::REJECTIONS)
+        .chain(gateway_events::PROBLEMS)
         .filter(|kind| kind.code == code.as_str());
     let sections: Vec<String> = kinds.map(|kind| section(kind)).collect();
     if sections.is_empty() {
@@ -55,8 +57,13 @@ mod tests {
 
     #[test]
     fn pages_say_what_they_are_about_and_codes_are_one_word() {
-        let kinds = problems::ALL.iter().chain(rejections::ALL).chain(payments::rejections::ALL);
-        for kind in kinds.chain(webhooks::REJECTIONS) {
+        for kind in problems::ALL
+            .iter()
+            .chain(rejections::ALL)
+            .chain(payments::rejections::ALL)
+            .chain(webhooks::REJECTIONS)
+            .chain(gateway_events::PROBLEMS)
+        {
             assert!(kind.code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", kind.code);
             assert!(!kind.page.contains(['<', '>', '&']) && kind.page.len() > 60, "{}", kind.code);
         }

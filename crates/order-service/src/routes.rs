@@ -1,7 +1,7 @@
 //! Every route of the public API, in one table.
 //!
 //! A new command is one file beside `orders/` and one line here. Invariant: a POST that has an effect goes through
-//! `command::<…>()` or `workflow::<…>()`, so that none can forget the key.
+//! `command::<…>()`, `workflow::<…>()` or, from a partner, `signed::<…>()`, so that none can forget the key.
 
 use std::sync::Arc;
 
@@ -10,15 +10,16 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{Resource, Route, guard};
 use idempotency::Workflows;
 use idempotency::http::{
-    command, key_status, method_not_allowed, operation, policy, problem_response, resource, workflow,
+    command, key_status, method_not_allowed, operation, policy, problem_response, resource, signed, workflow,
 };
 use uuid::Uuid;
 
+use crate::gateway_events::GatewayEvent;
 use crate::orders::{self, CancelOrder, CreateOrder};
 use crate::payments::rejections::GATEWAY_NOT_CONFIGURED;
 use crate::payments::{PayOrder, RefundOrder};
-use crate::webhooks::{self, RegisterEndpoint};
-use crate::{Shop, catalogue, problem_pages};
+use crate::webhooks::{self, RegisterEndpoint, RotateSecret};
+use crate::{Shop, catalogue, events, problem_pages};
 
 /// `payments`: whether there is a gateway.
 pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
@@ -39,6 +40,9 @@ pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
             reading().to(webhooks::list),
         ))
         .service(deletable("/v1/webhook-endpoints/{id}", web::delete().to(webhooks::delete)))
+        .service(command::<RotateSecret>("/v1/webhook-endpoints/{id}/rotate-secret"))
+        .service(read_only("/v1/events", reading().to(events::list)))
+        .service(signed::<GatewayEvent>("/v1/gateway-events"))
         .service(key_status("/v1/idempotency-keys"))
         .service(operation())
         .service(policy("/v1/idempotency"))

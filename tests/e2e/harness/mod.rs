@@ -6,7 +6,9 @@
 
 mod app;
 pub mod database;
+pub mod deliveries;
 pub mod foreign;
+pub mod receiver;
 pub mod sandbox;
 mod stack;
 pub mod voyage;

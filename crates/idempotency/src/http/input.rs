@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::canonical::canonicalize;
-use crate::command::Invalid;
+use crate::command::{Command, Invalid};
 use crate::objects::Node;
 use crate::problem::Problem;
 use crate::problems;
@@ -19,6 +19,12 @@ pub(super) struct Operation<T> {
     pub(super) validate: fn(&T) -> Result<(), Invalid>,
     /// Whether the request is kept as it was read, to be run again.
     pub(super) is_kept: bool,
+}
+
+impl<C: Command> Operation<C> {
+    pub(super) fn of_command() -> Self {
+        Self { name: C::NAME, is_serialised: C::SERIALIZE, validate: C::validate, is_kept: false }
+    }
 }
 
 /// What was read of a request.

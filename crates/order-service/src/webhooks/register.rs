@@ -1,18 +1,16 @@
 //! `POST /v1/webhook-endpoints`: registers where events go. The secret is in the first answer only.
 
-use base64::Engine as _;
 use idempotency::{Abort, Command, Invalid, Replay, Reply, Tx};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::TARGET_FORBIDDEN;
+use super::signature::new_secret;
 use super::target;
 use crate::Shop;
 
 const INSERT_SQL: &str =
     "INSERT INTO webhook_endpoints (id, account_id, url, secret) VALUES ($1, $2, $3, $4)";
-/// Random bytes of a secret.
-const SECRET_LEN: usize = 24;
 
 /// The request.
 #[derive(Debug, Deserialize)]
@@ -21,11 +19,12 @@ pub(crate) struct RegisterEndpoint {
     url: String,
 }
 
-#[derive(Debug, Serialize)]
+/// An endpoint with its secret, the only time that it is shown.
+#[derive(Serialize)]
 pub(crate) struct Registered {
-    id: Uuid,
-    url: String,
-    secret: String,
+    pub(super) id: Uuid,
+    pub(super) url: String,
+    pub(super) secret: String,
 }
 
 impl Command for RegisterEndpoint {
@@ -46,10 +45,7 @@ impl Command for RegisterEndpoint {
         if !shop.webhooks_may_be_private && target::is_special(&url) {
             return Err(refused());
         }
-        let mut random = [0_u8; SECRET_LEN];
-        getrandom::fill(&mut random)?;
-        let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(random));
-        let (id, account, url) = (Uuid::now_v7(), tx.account().0, String::from(url));
+        let (id, account, url, secret) = (Uuid::now_v7(), tx.account().0, String::from(url), new_secret()?);
         tx.query(INSERT_SQL, &[&id, &account, &url, &secret]).await?;
         let location = format!("/v1/webhook-endpoints/{id}");
         Ok(Reply::created(location, Registered { id, url, secret }).with_secrets(&["secret"]))

@@ -1,4 +1,5 @@
-//! Which addresses webhooks may go to. Pure: names are looked up when something is delivered, and checked again then.
+//! Which addresses webhooks may go to. Pure: a name is looked up when something is delivered, and what it leads to is judged
+//! then, by `resolver`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -41,7 +42,8 @@ pub(super) fn is_special(url: &Url) -> bool {
     }
 }
 
-fn is_special_ip(address: IpAddr) -> bool {
+/// Whether an address is one that webhooks may not go to.
+pub(super) fn is_special_ip(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_special_v4(address),
         IpAddr::V6(address) => match address.to_ipv4_mapped().or_else(|| embedded_v4(address)) {

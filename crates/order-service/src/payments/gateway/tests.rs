@@ -229,6 +229,7 @@ fn half_a_gateway_is_a_contradiction_and_no_secret_is_shown() {
         gateway_url: url.map(str::to_owned),
         gateway_key: key.map(Secret::from),
         gateway_timeout: timeout,
+        gateway_webhook_secret: None,
     };
     let (url, key) = (Some("http://api.example"), Some("sk_live_sesame"));
     assert!(matches!(told(None, None, TIMEOUT).gateway(), Ok(None)));
