@@ -116,7 +116,7 @@ async fn only_what_provably_does_not_run_is_released() {
     assert_eq!(show(&app, "order").await["order"]["status"], "pending_payment");
 
     let foreign = Foreign::start().await;
-    foreign.hold(Hold::BeforeCharging);
+    foreign.hold(Hold::Charge);
     let voyage = app.voyage_in_background("K", &foreign);
     foreign.reached().await;
     assert!(release("K").await.is_err_and(|why| why.contains("working on it")), "a workflow that runs");

@@ -71,7 +71,7 @@ async fn at_every_point_the_completer_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn during_the_foreign_call() {
     for by in [By::Retry, By::Completer] {
-        for hold in [Hold::BeforeCharging, Hold::BeforeAnswering] {
+        for hold in [Hold::Charge, Hold::Answer] {
             let mut app = app(World::Up).await;
             let foreign = Foreign::start().await;
             foreign.hold(hold);
@@ -79,7 +79,7 @@ async fn during_the_foreign_call() {
             foreign.reached().await;
             app.kill().await;
             assert!(first.await.expect("a task").is_none());
-            if hold == Hold::BeforeCharging {
+            if hold == Hold::Charge {
                 // The call that is under way comes to nothing.
                 foreign.charging(Charging::Cuts);
                 foreign.release();
@@ -88,7 +88,7 @@ async fn during_the_foreign_call() {
             }
             foreign.release();
             goes_on(app, &foreign, by, &format!("{hold:?}")).await;
-            let calls = if hold == Hold::BeforeCharging { 2 } else { 1 };
+            let calls = if hold == Hold::Charge { 2 } else { 1 };
             assert_eq!((foreign.calls().len(), foreign.questions()), (calls, 1), "{hold:?}");
         }
     }

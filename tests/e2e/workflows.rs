@@ -87,7 +87,7 @@ in_every_world!(
 
 in_every_world!(a_caller_may_prefer_to_be_answered_at_once, |app| async move {
     let foreign = Foreign::start().await;
-    foreign.hold(Hold::BeforeCharging);
+    foreign.hold(Hold::Charge);
     let at_once = app.send(&app.voyage("K", &foreign).header("Prefer", "respond-async")).await;
     assert_eq!((at_once.status, at_once.header("preference-applied")), (202, Some("respond-async")));
     let location = at_once.header("location").expect("a place to look at").to_owned();
@@ -132,7 +132,7 @@ in_every_world!(a_caller_may_prefer_to_be_answered_at_once, |app| async move {
 async fn redis_alone_answers_a_retry_of_what_runs_in_the_background() {
     let app = App::builder(World::Up).pg_proxy().start().await;
     let foreign = Foreign::start().await;
-    foreign.hold(Hold::BeforeCharging);
+    foreign.hold(Hold::Charge);
     let first = app.send(&app.voyage("K", &foreign).header("Prefer", "respond-async")).await;
     assert_eq!(first.status, 202);
     foreign.reached().await;
@@ -174,7 +174,7 @@ async fn a_serialised_workflow_runs_alone_for_its_caller() {
         let mut app = App::builder(world).env("IDEMPOTENCY_LEASE", "2s").start().await;
         let foreign = Foreign::start().await;
         let body = json!({ "foreign": foreign.address.to_string() });
-        foreign.hold(Hold::BeforeCharging);
+        foreign.hold(Hold::Charge);
         let request = app.request("/v1/serialised-voyages", "K1", &body).bound(Duration::from_secs(30));
         let api = app.replica().api;
         let first = tokio::spawn(async move { testkit::send(api, &request).await.ok() });

@@ -4,6 +4,7 @@
 //! does). How a transaction ends is in `ledger/transaction.rs`. Invariant: whoever runs holds the key's advisory lock, for
 //! exactly as long as its transaction lives.
 
+mod claimed;
 mod transaction;
 mod workflows;
 
@@ -25,8 +26,9 @@ use crate::record::{Record, Status, Workflow};
 use crate::reply::{Finished, StoredReply};
 use crate::sqlstate::{self, Trouble};
 
+pub(crate) use claimed::Claimed;
 pub(crate) use transaction::{Completed, Durable, Ended, Transaction};
-pub(crate) use workflows::{Claimed, Lease, SERIAL_KEY, Step, StepKind};
+pub(crate) use workflows::{Lease, SERIAL_KEY, Step, StepKind};
 
 /// The constraint that refuses a second record of a key.
 pub(crate) const RECORD_KEY: &str = "idempotency_records_pkey";

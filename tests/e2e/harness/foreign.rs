@@ -51,8 +51,10 @@ pub struct Foreign {
 /// Where a call is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    BeforeCharging,
-    BeforeAnswering,
+    Charge,
+    Answer,
+    /// Questions, too, can be held.
+    Tell,
 }
 
 impl Foreign {
@@ -89,7 +91,7 @@ impl Foreign {
         self.book().finding = finding;
     }
 
-    /// Holds every call to charge at this point, until [`Foreign::release`].
+    /// Holds every call at this point, until [`Foreign::release`].
     pub fn hold(&self, point: Hold) {
         self.held.send_replace(Some(point));
     }
@@ -150,7 +152,10 @@ impl Foreign {
                 self.book().under_way -= 1;
                 answer
             }
-            Some(("find", key)) => Some(self.find(key)),
+            Some(("find", key)) => {
+                self.hold_at(Hold::Tell).await;
+                Some(self.find(key))
+            }
             _ => None,
         };
         if let Some(answer) = answer {
@@ -160,7 +165,7 @@ impl Foreign {
 
     async fn charge(&self, key: &str) -> Option<String> {
         self.book().calls.push(key.to_owned());
-        self.hold_at(Hold::BeforeCharging).await;
+        self.hold_at(Hold::Charge).await;
         let answer = {
             let mut book = self.book();
             let number = book.said.len() + 1;
@@ -175,7 +180,7 @@ impl Foreign {
                 }
             }
         };
-        self.hold_at(Hold::BeforeAnswering).await;
+        self.hold_at(Hold::Answer).await;
         answer
     }
 

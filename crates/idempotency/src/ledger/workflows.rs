@@ -7,13 +7,11 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{Completed, Ended, Ledger, LedgerError, Transaction, read_record, span_ms, status_word};
+use super::{Completed, Ended, Ledger, LedgerError, Transaction, read_record, status_word};
 use crate::attempt::Attempt;
 use crate::command::{Done, Effects};
 use crate::database::{Param, Query, ReadError, generation_columns, generation_of};
-use crate::fingerprint::{Asked, Fingerprint};
 use crate::key::{AccountId, IdempotencyKey};
-use crate::policy::Policy;
 use crate::record::{Record, Status};
 
 /// The index that refuses a second running record of a serialised workflow.
@@ -21,7 +19,6 @@ pub(crate) const SERIAL_KEY: &str = "idempotency_records_serial";
 
 const START_SQL: &str = include_str!("start.sql");
 const TAKE_OVER_SQL: &str = include_str!("take_over.sql");
-const CLAIM_SQL: &str = include_str!("claim.sql");
 const STEP_SQL: &str = include_str!("step.sql");
 const STEPS_SQL: &str = include_str!("steps.sql");
 const STEP_DONE_SQL: &str = include_str!("step_done.sql");
@@ -48,10 +45,6 @@ const OPERATION_SQL: &str = concat!(
 /// The columns of [`OPERATION_SQL`] behind those of a record.
 const OPERATION_KEY_AT: usize = 16;
 const OPERATION_WHERE_AT: usize = 17;
-
-/// The completer's pauses before it takes a record up: the first doubles with each attempt up to the last, in ms.
-const RESUME_PAUSE_FIRST: f64 = 250.0;
-const RESUME_PAUSE_LAST: f64 = 60_000.0;
 
 /// An executor's hold of a record. The token is random and given once: whoever takes over has another one, and nothing that
 /// carries the old one changes anything any more.
@@ -83,21 +76,6 @@ pub struct Step {
     pub derived_key: Option<String>,
     /// What came of it, as JSON; `None` for a call that is begun and not known to be answered.
     pub result: Option<Vec<u8>>,
-}
-
-/// A record that the completer has taken.
-#[derive(Debug)]
-pub struct Claimed {
-    /// The request that it stands for.
-    pub attempt: Attempt,
-    /// The hold of it.
-    pub lease: Lease,
-    /// Which workflow.
-    pub command: String,
-    /// The request's members, as JSON.
-    pub request: Vec<u8>,
-    /// Whether its last progress is too long ago.
-    pub stuck: bool,
 }
 
 impl Ledger {
@@ -309,21 +287,6 @@ impl Ledger {
         transaction.commit_answer(attempt, effects, record, self.soon()).await
     }
 
-    /// Takes up to `most` records whose lease has run out and whose workflow is known here.
-    pub async fn claim(
-        &self,
-        most: usize,
-        known: &[&'static str],
-        policy: &Policy,
-    ) -> Result<Vec<Claimed>, ReadError> {
-        let (most, known) = (i64::try_from(most).unwrap_or(i64::MAX), known.to_vec());
-        let stuck = span_ms(policy.stuck_after);
-        let (first, last) = (RESUME_PAUSE_FIRST, RESUME_PAUSE_LAST);
-        let params: [&dyn Param; 6] = [&most, &known, &self.lease_ms, &stuck, &first, &last];
-        let rows = self.database.run_once(CLAIM_SQL, &params, false).await?;
-        rows.iter().map(read_claimed).collect::<Result<_, _>>().map_err(ReadError::Database)
-    }
-
     /// An operation of this account, with its key.
     pub async fn operation(
         &self,
@@ -376,23 +339,4 @@ fn place(position: usize) -> i32 {
 fn read_step(row: &Row) -> Result<Step, tokio_postgres::Error> {
     let kind = if row.try_get::<_, &str>(2)? == "foreign" { StepKind::Foreign } else { StepKind::Atomic };
     Ok(Step { name: row.try_get(1)?, kind, derived_key: row.try_get(4)?, result: row.try_get(5)? })
-}
-
-/// Reads a row of `claim.sql`.
-fn read_claimed(row: &Row) -> Result<Claimed, tokio_postgres::Error> {
-    let (hash, version): (&[u8], i16) = (row.try_get(3)?, row.try_get(4)?);
-    let fingerprint = Fingerprint {
-        version: u8::try_from(version).unwrap_or(u8::MAX),
-        digest: hash.try_into().unwrap_or_default(),
-    };
-    let key = IdempotencyKey::stored(row.try_get(1)?);
-    let operation = row.try_get(5)?;
-    let (account, path) = (AccountId(row.try_get(0)?), row.try_get(2)?);
-    Ok(Claimed {
-        attempt: Attempt::new(account, key, Asked::stored(fingerprint), path, operation),
-        lease: Lease { operation, token: row.try_get(8)? },
-        command: row.try_get(6)?,
-        request: row.try_get(7)?,
-        stuck: row.try_get(9)?,
-    })
 }
