@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::until;
 
-use crate::harness::foreign::{Charging, Finding, Foreign};
+use crate::harness::foreign::{Charging, Finding, Foreign, Hold};
 use crate::harness::voyage::{BOUND, Done};
 use crate::harness::{App, World};
 
@@ -158,6 +158,52 @@ async fn what_is_in_doubt_is_never_given_up() {
     assert_eq!((foreign.questions(), foreign.calls().len()), (asked, called));
     assert_eq!(app.of_record("K", "status").await.as_deref(), Some("IN_PROGRESS"));
     assert_eq!(app.events("voyage.abandoned").await, 0);
+}
+
+/// The same where the run fails before it even comes to the call: what is begun is in doubt, whoever did not get that far.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_call_in_doubt_is_not_given_up_by_a_run_that_does_not_reach_it() {
+    let mut app = App::builder(World::Up)
+        .env("IDEMPOTENCY_LEASE", "1s")
+        .env("IDEMPOTENCY_STUCK_AFTER", "2s")
+        .start()
+        .await;
+    let foreign = Foreign::start().await;
+    foreign.hold(Hold::Charge);
+    let _unanswered = app.voyage_in_background("K", &foreign);
+    foreign.reached().await;
+    app.kill().await;
+    app.at_point("before-reserve", "fail", 1_000_000).await;
+    app.restart().await;
+    until("it is left for an operator", BOUND, || async {
+        app.of_record("K", "unknown_since").await.is_some()
+    })
+    .await;
+    assert_eq!(app.of_record("K", "status").await.as_deref(), Some("IN_PROGRESS"));
+    assert_eq!(app.events("voyage.abandoned").await, 0);
+}
+
+/// A run that takes longer than its lease keeps it, for as long as its process lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_run_keeps_its_lease() {
+    let app = App::builder(World::Absent)
+        .env("IDEMPOTENCY_LEASE", "1s")
+        .env("DATABASE_LOCK_TIMEOUT", "20s")
+        .start()
+        .await;
+    let _second = app.new_replica().await;
+    let foreign = Foreign::start().await;
+    let point = app.hold_point("before-charge").await;
+    let first = app.voyage_in_background("K", &foreign);
+    until("its lease has run out three times over", BOUND, || async {
+        app.of_record("K", "created_at < now() - interval '3 seconds'").await.as_deref() == Some("true")
+    })
+    .await;
+    let second = app.send(&app.voyage("K", &foreign)).await;
+    assert_eq!(second.json()["code"], "request-in-progress", "{}", second.text());
+    point.release().await;
+    assert_eq!(first.await.expect("a task").expect("an answer").status, 201);
+    assert_eq!(app.of_record("K", "attempts").await.as_deref(), Some("1"), "nobody took it");
 }
 
 /// A build whose steps have other names, or whose results cannot be read, does not go on with what another one has begun.

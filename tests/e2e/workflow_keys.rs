@@ -120,6 +120,9 @@ async fn only_what_provably_does_not_run_is_released() {
     let voyage = app.voyage_in_background("K", &foreign);
     foreign.reached().await;
     assert!(release("K").await.is_err_and(|why| why.contains("working on it")), "a workflow that runs");
+    let absent = ["resolve", "K", "--account", "demo", "--as", "absent", "--reason", "it seems so"];
+    let refused = keys(&app, &absent).await;
+    assert!(refused.is_err_and(|why| why.contains("working on it")), "a call that is under way");
     foreign.release();
     assert_eq!(voyage.await.expect("a task").expect("an answer").status, 201);
 
