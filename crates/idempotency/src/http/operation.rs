@@ -14,7 +14,6 @@ use super::respond::{self, method_not_allowed, problem_response};
 use super::{Authenticator, REQUEST_ID};
 use crate::engine::Engine;
 use crate::id::Id;
-use crate::prefer::Preferences;
 use crate::problem::Problem;
 use crate::problems;
 use crate::record::{Record, Status};
@@ -37,17 +36,15 @@ async fn look(
     authenticator: web::Data<Authenticator>,
 ) -> HttpResponse {
     let request_id = Uuid::now_v7();
-    let preferences =
-        Preferences::parse(request.headers().get_all("prefer").map(header::HeaderValue::as_bytes));
-    let patience = preferences.wait.unwrap_or_default().min(engine.policy().wait_max);
-    let mut response = match find(&request, &id, &engine, &authenticator, patience).await {
+    let waits = super::status::waits(&request, &engine);
+    let mut response = match find(&request, &id, &engine, &authenticator, waits.unwrap_or_default()).await {
         Ok(record) => HttpResponse::Ok()
             .insert_header((REQUEST_ID, request_id.to_string()))
             .insert_header((header::CONTENT_TYPE, "application/json"))
             .body(describe(&record)),
         Err(problem) => problem_response(&problem, request_id),
     };
-    respond::preference_applied(&mut response, preferences.wait.map(|_| patience), false);
+    respond::preference_applied(&mut response, waits, false);
     response
 }
 

@@ -43,8 +43,8 @@ pub trait Signed: Command {
     fn origin(&self) -> Result<Origin, Problem>;
 }
 
-/// A route that runs a signed command for each POST, once per account and partner's id. Needs what
-/// [`command`](super::command) needs, but the authenticator.
+/// A route that runs a signed command for each POST, once per account and partner's id. Needs the same as
+/// [`command`](super::command).
 pub fn signed<C: Signed>(path: &str) -> Resource {
     resource(path)
         .route(web::route().guard(guard::Post()).to(handle::<C>))

@@ -45,15 +45,19 @@ async fn status(
     authenticator: web::Data<Authenticator>,
 ) -> HttpResponse {
     let request_id = Uuid::now_v7();
-    let preferences =
-        Preferences::parse(request.headers().get_all("prefer").map(header::HeaderValue::as_bytes));
-    let patience = preferences.wait.unwrap_or_default().min(engine.policy().wait_max);
-    let mut response = match look(&request, &engine, &authenticator, patience).await {
+    let waits = waits(&request, &engine);
+    let mut response = match look(&request, &engine, &authenticator, waits.unwrap_or_default()).await {
         Ok(state) => HttpResponse::Ok().insert_header((REQUEST_ID, request_id.to_string())).json(state),
         Err(problem) => problem_response(&problem, request_id),
     };
-    respond::preference_applied(&mut response, preferences.wait.map(|_| patience), false);
+    respond::preference_applied(&mut response, waits, false);
     response
+}
+
+/// How long whoever only asks wants to wait, within the limits.
+pub(super) fn waits(request: &HttpRequest, engine: &Engine) -> Option<Duration> {
+    let lines = request.headers().get_all("prefer").map(header::HeaderValue::as_bytes);
+    Preferences::parse(lines).wait.map(|wanted| wanted.min(engine.policy().wait_max))
 }
 
 async fn look(
