@@ -146,6 +146,23 @@ fn nobody_looks_away_from_the_last_layer() {
     }
 }
 
+/// Every command and workflow is failed, killed, repeated and paused at each of its steps.
+#[test]
+fn every_command_is_proven_idempotent() {
+    const NAME: &str = "const NAME: &'static str = ";
+    let proven: String = files("tests/e2e/idempotent", "rs").into_iter().map(|(_, text)| text).collect();
+    let sources = files("crates/order-service/src", "rs");
+    let names: Vec<&str> =
+        sources.iter().flat_map(|(_, text)| code(text)).filter_map(|line| line.strip_prefix(NAME)).collect();
+    assert!(!names.is_empty());
+    for name in names {
+        assert!(
+            proven.contains(&format!("{NAME}{name}")),
+            "{name} stands in no file of tests/e2e/idempotent/"
+        );
+    }
+}
+
 /// Tests wait for a condition or a signal.
 #[test]
 fn no_test_sleeps_or_is_ignored() {

@@ -8,21 +8,21 @@ use testkit::{Request, Response};
 use crate::harness::{App, World, in_every_world};
 
 /// `whsec_` and the base64 of [`SECRET`].
-const CONFIGURED: &str = "whsec_YSBzZWNyZXQgb2YgdGhlIHRlc3Rz";
-const SECRET: &[u8] = b"a secret of the tests";
+pub const CONFIGURED: &str = "whsec_YSBzZWNyZXQgb2YgdGhlIHRlc3Rz";
+pub const SECRET: &[u8] = b"a secret of the tests";
 
-fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-fn event(id: &str, account: Option<i64>) -> Value {
+pub fn event(id: &str, account: Option<i64>) -> Value {
     let metadata = account.map_or_else(|| json!({}), |account| json!({ "account": account.to_string() }));
     let object = json!({ "id": "pi_1", "amount": 500, "metadata": metadata });
     json!({ "id": id, "object": "event", "type": "payment_intent.succeeded", "created": 1, "data": { "object": object } })
 }
 
 /// A message as the gateway sends it, signed by an implementation that is not the service's.
-fn signed(secret: &[u8], id: &str, timestamp: u64, body: &str) -> Request {
+pub fn signed(secret: &[u8], id: &str, timestamp: u64, body: &str) -> Request {
     Request::post("/v1/gateway-events")
         .header("Content-Type", "application/json")
         .header("webhook-id", id)

@@ -11,6 +11,7 @@ mod dev;
 mod gateway_events;
 mod harness;
 mod horizons;
+mod idempotent;
 mod keys;
 mod kills;
 mod last_writes;

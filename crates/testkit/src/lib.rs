@@ -9,6 +9,7 @@
 //! | [`proxy`] | what both proxies share: rules, switches, the log |
 //! | [`redis_proxy`] | the proxy that reads RESP |
 //! | [`pg_proxy`] | the proxy that reads PostgreSQL's protocol, and counts round trips |
+//! | [`idempotent`] | `assert_idempotent`: fails, kills, repeats and pauses a command at each of its steps, and compares |
 //!
 //! The kit deliberately does not know the service: no route, no table, no script.
 //!
@@ -16,6 +17,7 @@
 //! name of what did not come and the line that waited.
 
 pub mod http;
+pub mod idempotent;
 pub mod pg_proxy;
 pub mod process;
 pub mod proxy;
@@ -23,6 +25,7 @@ pub mod redis_proxy;
 pub mod wait;
 
 pub use http::{Connection, Request, Response, send};
+pub use idempotent::{Again, Disturbance, Subject, assert_idempotent};
 pub use pg_proxy::{Flight, PgProxy, SqlMatch};
 pub use process::{Process, Signal};
 pub use proxy::{Action, Door, Proxy, Rule};

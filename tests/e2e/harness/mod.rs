@@ -14,7 +14,7 @@ mod stack;
 pub mod voyage;
 mod world;
 
-pub use app::{App, order, redis_command};
+pub use app::{App, Replica, order, redis_command};
 pub use stack::{Stack, program_output};
 pub use world::{World, script};
 
