@@ -222,3 +222,15 @@ async fn a_failure_longer_than_the_lease_frees_the_key_at_once() {
         remove_triggers(&app.db).await;
     }
 }
+
+/// The server ends a session that idles in its transaction for as long as the lease. That is no conflict, and is not called one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_command_that_stands_still_in_its_transaction_is_told_so() {
+    let app = App::builder(World::Up).env("IDEMPOTENCY_LEASE", "1s").start().await;
+    let answer = app.post("/v1/probes", "K", &json!({ "then": "idle" })).await;
+    let problem = answer.json();
+    assert_eq!((answer.status, problem["code"].as_str()), (503, Some("temporarily-unavailable")));
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("stood still")), "{problem}");
+    app.replica().process.line_containing("idled in its transaction for longer than IDEMPOTENCY_LEASE").await;
+    assert_eq!(app.events("probe.ran").await, 0);
+}

@@ -59,6 +59,8 @@ enum Then {
     Panic,
     /// Never ends by itself.
     Hang,
+    /// Does nothing in its transaction for a little longer than the shortest lease of the tests.
+    Idle,
     /// Tries to end its own transaction.
     Commit,
     /// Ignores that a statement failed.
@@ -98,6 +100,11 @@ impl Command for Probe {
             Then::Panic => panic!("asked for"),
             Then::Hang => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
+                Ok(Reply::no_content())
+            }
+            Then::Idle => {
+                tokio::time::sleep(Duration::from_millis(1100)).await;
+                tx.query("SELECT 1", &[]).await?;
                 Ok(Reply::no_content())
             }
             Then::Commit => {

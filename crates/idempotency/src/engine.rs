@@ -49,6 +49,12 @@ pub struct Engine {
     shutdown: Shutdown,
 }
 
+/// Why a run is made again whose connection died under it.
+const LOST: &str = "the connection was lost";
+const CONFLICTS: Answer = Answer::Unavailable("the work met conflicts too often and was rolled back");
+const STOOD_STILL: Answer =
+    Answer::Unavailable("the work stood still in its transaction for too long, and the database ended it");
+
 /// A task that cannot be joined.
 const OUTCOME_OPEN: Answer = Answer::Unavailable("the outcome is not known");
 
@@ -196,10 +202,15 @@ impl Engine {
     /// Runs until there is an answer, bounded in number and time.
     async fn run_until_answered(&self, attempt: &Attempt, work: &dyn Work, claim: Claim) -> (Answer, After) {
         let deadline = Instant::now() + self.policy.execute_max;
+        let mut stood_still = false;
         for run in 1..=RUNS_MAX {
+            let began = Instant::now();
             match self.run(attempt, work, claim, deadline, run + 2 > RUNS_MAX).await {
                 Run::Answered(answer, after) => return (answer, after),
                 Run::Again(cause) => {
+                    // The server ends a session that idles in its transaction for as long as the lease; of that, nothing
+                    // is seen but a dead connection.
+                    stood_still = cause == LOST && began.elapsed() >= self.policy.lease;
                     tracing::info!(command = work.name(), run, %cause, "rolled back; run again");
                 }
             }
@@ -210,7 +221,14 @@ impl Engine {
             }
             tokio::time::sleep(pause).await;
         }
-        (Answer::Unavailable("the work met conflicts too often and was rolled back"), After::Release)
+        if stood_still {
+            tracing::warn!(
+                command = work.name(),
+                "it idled in its transaction for longer than IDEMPOTENCY_LEASE, and the database ended it"
+            );
+            return (STOOD_STILL, After::Release);
+        }
+        (CONFLICTS, After::Release)
     }
 
     /// One transaction: enter, execute, complete.
@@ -291,7 +309,7 @@ impl Engine {
                 Run::Answered(answer, After::Settled)
             }
             Completed::RolledBack(error) => match sqlstate::classify(&error) {
-                Trouble::Again => Run::Again(error.to_string()),
+                Trouble::Again => again(&error),
                 // Another attempt's record: it is found by the next look-up.
                 _ if sqlstate::violated_unique(&error) == Some(RECORD_KEY) => Run::Again(error.to_string()),
                 Trouble::Unavailable => Run::Answered(
@@ -331,7 +349,7 @@ impl Engine {
     async fn resolve(&self, attempt: &Attempt, claim: Claim) -> Run {
         tracing::warn!("no answer to COMMIT; looking the outcome up");
         match self.ledger.resolve(attempt).await {
-            Ok(Resolved::Gone) => Run::Again("the commit was lost with its connection".to_owned()),
+            Ok(Resolved::Gone) => Run::Again(LOST.to_owned()),
             Ok(Resolved::Found(record)) => {
                 let verdict = decide(Some(&record), &attempt.asked);
                 let (answer, after) = self.decided(attempt, claim, Some(&record), verdict).await;
@@ -354,6 +372,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// What may have been bad luck, and why it is tried again.
+fn again(error: &tokio_postgres::Error) -> Run {
+    Run::Again(if error.is_closed() { LOST.to_owned() } else { error.to_string() })
 }
 
 fn unavailable(error: &(dyn std::error::Error + 'static)) -> Answer {

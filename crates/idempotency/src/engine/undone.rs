@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
-use super::{After, Engine, Run, unavailable};
+use super::{After, Engine, Run, again, unavailable};
 use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::command::{Done, Tx, Work};
@@ -92,7 +92,7 @@ impl Engine {
     /// A database error in the command: rolled back, so nothing is lost by any of these.
     pub(super) fn failed(&self, work: &dyn Work, error: &tokio_postgres::Error) -> Run {
         match sqlstate::classify(error) {
-            Trouble::Again => Run::Again(error.to_string()),
+            Trouble::Again => again(error),
             Trouble::Unavailable => {
                 tracing::warn!(
                     command = work.name(),

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::attempt::Attempt;
 use crate::command::{Abort, Tx};
 use crate::engine::jitter;
+use crate::key::AccountId;
 use crate::ledger::{Ended, Lease, Ledger, LedgerError, Step, StepKind};
 
 /// How often a foreign call is made by one run, each time but the first after the other side has said that it knows nothing of it.
@@ -124,6 +125,11 @@ impl<'f> Flow<'f> {
         let left = self.journal.get(self.position);
         let unmet = left.map(|step| format!("step {:?} is journaled and was not taken", step.name));
         (self.end, unmet, self.progress)
+    }
+
+    /// Whose request it is.
+    pub fn account(&self) -> AccountId {
+        self.attempt.account
     }
 
     /// A transaction. Its work, its events and its result are committed together, once; a run that finds it done gets the result
