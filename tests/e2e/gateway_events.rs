@@ -3,8 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use testkit::{Request, Response};
+use testkit::{Request, Response, until};
 
+use crate::harness::sandbox::Sandbox;
+use crate::harness::voyage::BOUND;
 use crate::harness::{App, World, in_every_world};
 
 /// `whsec_` and the base64 of [`SECRET`].
@@ -135,6 +137,35 @@ async fn the_account_of_the_payment_is_the_scope() {
     assert_eq!(scopes, [(Some(account), account), (None, 0), (None, 0)]);
     let seen = app.get("/v1/idempotency-keys/evt_1").await;
     assert_eq!((seen.status, seen.json()["state"].as_str()), (200, Some("completed")));
+}
+
+/// What the gateway tells of a charge, of a refund and of a decline is the account's whose order it is about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_the_gateway_tells_of_an_order_is_its_accounts() {
+    let mut sandbox = Sandbox::start().await;
+    let builder = App::builder(World::Up).env("GATEWAY_WEBHOOK_SECRET", CONFIGURED);
+    let builder = sandbox.env().iter().fold(builder, |builder, (name, value)| builder.env(name, value));
+    let app = builder.start().await;
+    sandbox.tell(app.replica().api, CONFIGURED).await;
+    let order = app.order("order", 2).await.header("location").expect("a location").to_owned();
+    for (key, path, body, status) in [
+        ("declined", "payments", json!({ "source": "tok_chargeDeclined" }), 402),
+        ("pay", "payments", json!({ "source": "tok_visa" }), 201),
+        ("refund", "refunds", json!({ "amount": 1 }), 201),
+    ] {
+        let answer = app.post(&format!("{order}/{path}"), key, &body).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+    let told = "SELECT account_id, type FROM gateway_events ORDER BY type";
+    let told = until("the gateway has told all", BOUND, || async {
+        let rows = app.db.query(told, &[]).await.expect("events");
+        let told: Vec<(Option<i64>, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        Some(told).filter(|told| told.len() == 3)
+    })
+    .await;
+    let account = Some(app.account().await);
+    let kinds = ["payment_intent.payment_failed", "payment_intent.succeeded", "refund.created"];
+    assert_eq!(told, kinds.map(|kind| (account, kind.to_owned())));
 }
 
 /// Without a secret nothing can be believed; whoever configures one later gets the redelivery.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Shop;
+use crate::payments::ACCOUNT;
 use crate::reading::unreadable;
 
 /// How far the timestamp of a message may be from the database's clock, in seconds.
@@ -104,7 +105,7 @@ impl Signed for GatewayEvent {
     fn origin(&self) -> Result<Origin, Problem> {
         let key = IdempotencyKey::from_text(&self.id);
         let key = key.ok_or_else(|| problems::INVALID_REQUEST.because("id: cannot be a key"))?;
-        let named = self.data["object"]["metadata"]["account"].as_str().and_then(|text| text.parse().ok());
+        let named = self.data["object"]["metadata"][ACCOUNT].as_str().and_then(|text| text.parse().ok());
         let account = named.filter(|number| *number > 0).map_or(NOBODY, AccountId);
         Ok(Origin { account, key })
     }

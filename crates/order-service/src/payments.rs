@@ -17,6 +17,9 @@ use idempotency::{Abort, Recovered, Unanswered};
 
 use crate::Shop;
 
+/// The metadata member of charges and refunds that names the account: what the gateway says about them later is given to it.
+pub(crate) const ACCOUNT: &str = "account";
+
 /// The process has no way to the gateway. Its routes are not served then; a record that another replica began waits for one that has.
 #[derive(Debug, thiserror::Error)]
 #[error("no payment gateway is set up in this process")]

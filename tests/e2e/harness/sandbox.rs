@@ -13,18 +13,23 @@ pub struct Sandbox {
     process: Process,
     pub address: SocketAddr,
     folder: TempDir,
+    /// Where it tells of what happened: URL and secret.
+    tells: Option<(String, String)>,
 }
 
 impl Sandbox {
     pub async fn start() -> Self {
         let folder = TempDir::new("sandbox").expect("a folder");
-        let (process, address) = Self::spawn(&folder, "127.0.0.1:0").await;
-        Self { process, address, folder }
+        let (process, address) = Self::spawn(&folder, "127.0.0.1:0", None).await;
+        Self { process, address, folder, tells: None }
     }
 
-    async fn spawn(folder: &TempDir, bind: &str) -> (Process, SocketAddr) {
+    async fn spawn(folder: &TempDir, bind: &str, tells: Option<&(String, String)>) -> (Process, SocketAddr) {
         let mut command = std::process::Command::new(PROGRAM);
         command.args(["sandbox", "--bind", bind, "--store"]).arg(folder.path());
+        if let Some((url, secret)) = tells {
+            command.env("SANDBOX_WEBHOOK_URL", url).env("SANDBOX_WEBHOOK_SECRET", secret);
+        }
         let process = Process::spawn(command).expect("the sandbox starts");
         let line = process.line_containing("payment sandbox answers at http://").await;
         let address = line.rsplit("http://").next().and_then(|text| text.trim().parse().ok());
@@ -36,12 +41,33 @@ impl Sandbox {
         [("GATEWAY_URL", format!("http://{}", self.address)), ("GATEWAY_KEY", "sk_test_sandbox".to_owned())]
     }
 
-    /// SIGKILL, and a new one at the same address with the same ledger.
-    pub async fn kill_and_restart(&mut self) {
-        self.process.signal(Signal::Kill).await.expect("SIGKILL");
+    pub async fn signal(&self, signal: Signal) {
+        self.process.signal(signal).await.expect("a signal");
+    }
+
+    /// SIGKILL, awaited.
+    pub async fn kill(&mut self) {
+        self.signal(Signal::Kill).await;
         self.process.wait_exit(testkit::wait::BOUND).await;
-        let (process, address) = Self::spawn(&self.folder, &self.address.to_string()).await;
+    }
+
+    /// A new one in place of a killed one, at the same address with the same ledger.
+    pub async fn restart(&mut self) {
+        let (process, address) =
+            Self::spawn(&self.folder, &self.address.to_string(), self.tells.as_ref()).await;
         (self.process, self.address) = (process, address);
+    }
+
+    /// From now on it tells the service of what happens, in messages of its own.
+    pub async fn tell(&mut self, api: SocketAddr, secret: &str) {
+        self.tells = Some((format!("http://{api}/v1/gateway-events"), secret.to_owned()));
+        self.kill_and_restart().await;
+    }
+
+    /// SIGKILL, and a new one.
+    pub async fn kill_and_restart(&mut self) {
+        self.kill().await;
+        self.restart().await;
     }
 
     pub async fn ledger(&self) -> Value {

@@ -1,7 +1,8 @@
 //! The payment gateway, as Stripe's API has it: charges and refunds under a key that we derive, and questions about them.
 //!
 //! Every write carries the operation twice: as `Idempotency-Key`, so that the gateway does it at most once, and as
-//! `metadata[operation]`, so that it can be found when the answer was lost. Deliberately unknown here: orders, retries,
+//! `metadata[operation]`, so that it can be found when the answer was lost; further metadata come back in the gateway's own messages
+//! (`gateway_events` gives them to the account that they name). Deliberately unknown here: orders, retries,
 //! and what is done about an unknown outcome; nothing is repeated here, not even by the HTTP client.
 //!
 //! Invariant: `Ok` is what the gateway said and will say again; [`CallError`] never claims more than is known.
@@ -147,13 +148,15 @@ impl Gateway {
         operation: &str,
         charge_id: &str,
         amount: i64,
+        metadata: &[(&str, &str)],
     ) -> Result<Refunded, CallError> {
         let amount = amount.to_string();
-        let form = [
+        let mut form = vec![
             ("payment_intent".to_owned(), charge_id),
             ("amount".to_owned(), &amount),
             ("metadata[operation]".to_owned(), operation),
         ];
+        form.extend(metadata.iter().map(|(name, value)| (format!("metadata[{name}]"), *value)));
         match self.0.post(&["refunds"], operation, &form).await? {
             Answer::Object(body) => match refunded(call::read::<Refund>(&body)?) {
                 Found::Done(refunded) => Ok(refunded),

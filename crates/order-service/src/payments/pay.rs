@@ -4,7 +4,7 @@
 //! Locks the order first, like everything that changes one.
 
 use idempotency::{
-    Abort, Flow, Id, Invalid, Journal, Param, Query, Recovered, Reply, Tx, Unanswered, Workflow,
+    Abort, AccountId, Flow, Id, Invalid, Journal, Param, Query, Recovered, Reply, Tx, Unanswered, Workflow,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::gateway::{CallError, Charged, Found, Gateway};
 use super::rejections::{ORDER_NOT_PAYABLE, PAYMENT_DECLINED};
 use super::view::{Money, PaymentView};
-use super::{gateway_of, recovered, unanswered};
+use super::{ACCOUNT, gateway_of, recovered, unanswered};
 use crate::Shop;
 use crate::orders::rejections::ORDER_NOT_FOUND;
 
@@ -80,10 +80,11 @@ impl Workflow for PayOrder {
     async fn run<'f>(&'f self, flow: &mut Flow<'f>, shop: &'f Shop) -> Result<Reply<PaymentView>, Abort> {
         let gateway = gateway_of(shop)?;
         let payment = flow.atomic("reserve", |tx| Box::pin(self.reserve(tx))).await?;
+        let account = flow.account();
         let charge = flow
             .foreign(
                 "charge",
-                |key| self.charge(gateway, key, &payment),
+                |key| self.charge(gateway, key, account, &payment),
                 |key| async move { charge_found(gateway.find_charge(&key).await) },
             )
             .await?;
@@ -143,11 +144,12 @@ impl PayOrder {
         &self,
         gateway: &Gateway,
         key: String,
+        account: AccountId,
         payment: &PaymentView,
     ) -> impl Future<Output = Result<Charge, Unanswered>> + Send {
-        let (total, order) = (&payment.total, payment.order_id.to_string());
+        let (total, order, account) = (&payment.total, payment.order_id.to_string(), account.0.to_string());
         async move {
-            let metadata = [("order", order.as_str())];
+            let metadata = [("order", order.as_str()), (ACCOUNT, account.as_str())];
             let charged = gateway.charge(&key, total.amount, &total.currency, &self.source, &metadata).await;
             charged.map(Charge::from).map_err(|error| unanswered(&error))
         }

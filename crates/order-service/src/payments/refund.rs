@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::gateway::Refunded;
 use super::rejections::{ORDER_NOT_REFUNDABLE, REFUND_REFUSED, REFUND_TOO_LARGE};
 use super::view::{Money, RefundView};
-use super::{gateway_of, recovered, unanswered};
+use super::{ACCOUNT, gateway_of, recovered, unanswered};
 use crate::Shop;
 use crate::orders::rejections::ORDER_NOT_FOUND;
 
@@ -77,12 +77,13 @@ impl Workflow for RefundOrder {
     async fn run<'f>(&'f self, flow: &mut Flow<'f>, shop: &'f Shop) -> Result<Reply<RefundView>, Abort> {
         let gateway = gateway_of(shop)?;
         let Reserved { refund, charge } = flow.atomic("reserve", |tx| Box::pin(self.reserve(tx))).await?;
-        let charge = &charge;
+        let (charge, order, account) = (&charge, &self.id.to_string(), &flow.account().0.to_string());
         let outcome = flow
             .foreign(
                 "refund",
                 |key| async move {
-                    let refunded = gateway.refund(&key, charge, self.amount).await;
+                    let metadata = [("order", order.as_str()), (ACCOUNT, account.as_str())];
+                    let refunded = gateway.refund(&key, charge, self.amount, &metadata).await;
                     refunded.map(Outcome::from).map_err(|error| unanswered(&error))
                 },
                 |key| async move {

@@ -163,20 +163,20 @@ async fn refunds_are_made_once_and_bounded_and_found() {
     let charge = shop.charged("op-1").await;
     assert_eq!(shop.gateway.find_refund("re-1", &charge).await, Ok(Found::Absent));
     shop.fault("refunds", "cut_after_refund").await;
-    let lost = shop.gateway.refund("re-1", &charge, 300).await;
+    let lost = shop.gateway.refund("re-1", &charge, 300, &[]).await;
     assert!(is_unknown(&lost), "{lost:?}");
     let found = shop.gateway.find_refund("re-1", &charge).await.expect("an answer");
-    assert_eq!(shop.gateway.refund("re-1", &charge, 300).await.map(Found::Done), Ok(found));
+    assert_eq!(shop.gateway.refund("re-1", &charge, 300, &[]).await.map(Found::Done), Ok(found));
     assert_eq!(shop.count("refunds").await, 1);
 
     let refused = |code: &str, result| match result {
         Ok(Refunded::Refused { code: why, .. }) => assert_eq!(why, code),
         other => panic!("{other:?}"),
     };
-    refused("amount_too_large", shop.gateway.refund("re-2", &charge, 201).await);
-    assert!(matches!(shop.gateway.refund("re-3", &charge, 200).await, Ok(Refunded::Succeeded { .. })));
-    refused("charge_already_refunded", shop.gateway.refund("re-4", &charge, 1).await);
-    let none = shop.gateway.refund("re-5", "pi_none", 1).await;
+    refused("amount_too_large", shop.gateway.refund("re-2", &charge, 201, &[]).await);
+    assert!(matches!(shop.gateway.refund("re-3", &charge, 200, &[]).await, Ok(Refunded::Succeeded { .. })));
+    refused("charge_already_refunded", shop.gateway.refund("re-4", &charge, 1, &[]).await);
+    let none = shop.gateway.refund("re-5", "pi_none", 1, &[]).await;
     assert!(matches!(none, Err(CallError::Refused(_))), "{none:?}");
 }
 
@@ -185,7 +185,7 @@ async fn a_refund_is_found_behind_the_first_page() {
     let shop = Shop::open();
     let charge = shop.charged("op-1").await;
     for number in 0..=100 {
-        shop.gateway.refund(&format!("re-{number}"), &charge, 1).await.expect("an answer");
+        shop.gateway.refund(&format!("re-{number}"), &charge, 1, &[]).await.expect("an answer");
     }
     // The oldest one comes last.
     let found = shop.gateway.find_refund("re-0", &charge).await;
