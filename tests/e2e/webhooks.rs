@@ -220,3 +220,32 @@ in_every_world!(
         assert!(came[1].is_signed_with(&new) && !came[1].is_signed_with(&old), "only the new one after it");
     }
 );
+
+/// A name that nobody could refuse when it was registered, and that leads to this machine: judged where it is connected to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_name_that_leads_to_a_private_address_gets_nothing() {
+    let (receiver, by_name) = (Receiver::start().await, Receiver::start().await);
+    let app = App::builder(World::Up).start().await;
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("this machine has a name");
+    let url = format!("http://{}:{}/hook", machine.trim(), receiver.address.port());
+    let made = app.post("/v1/webhook-endpoints", "K", &json!({ "url": url })).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    // Registered while it was allowed, say.
+    let planted = "INSERT INTO webhook_endpoints (id, account_id, url, secret)
+                   SELECT gen_random_uuid(), account_id, $1, secret FROM webhook_endpoints";
+    let localhost = format!("http://localhost:{}/hook", by_name.address.port());
+    app.db.execute(planted, &[&localhost]).await.expect("planted");
+    ordered(&app, "order").await;
+    until("both were tried", BOUND, async || {
+        count(&app, "SELECT count(*) FROM event_deliveries WHERE attempts > 0", &[]).await == 2
+    })
+    .await;
+    let errors = app.db.query("SELECT last_error FROM event_deliveries ORDER BY last_error", &[]).await;
+    let errors: Vec<String> = errors.expect("deliveries").iter().map(|row| row.get(0)).collect();
+    assert!(errors.iter().any(|error| error.contains("the URL names an address")), "{errors:?}");
+    // A machine whose name leads elsewhere, or nowhere, cannot be asked for more.
+    let mut leads = tokio::net::lookup_host((machine.trim(), 0)).await.into_iter().flatten().peekable();
+    let here = leads.peek().is_some() && leads.all(|address| address.ip().is_loopback());
+    assert!(!here || errors.iter().any(|error| error.contains("the name leads to no address")), "{errors:?}");
+    assert_eq!((receiver.received().len(), by_name.received().len()), (0, 0));
+}
