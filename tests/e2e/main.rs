@@ -21,6 +21,7 @@ mod outbox;
 mod payments;
 mod postgres_faults;
 mod races;
+mod random_kills;
 mod reaper;
 mod redis_faults;
 mod routing;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{Request, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -122,7 +122,16 @@ impl Receiver {
 
     /// Registers this as an endpoint of the demo account; returns its id and secret.
     pub async fn register(&self, app: &App) -> (String, String) {
-        let made = app.post("/v1/webhook-endpoints", &self.url(), &json!({ "url": self.url() })).await;
+        self.register_for(app, &app.api_key).await
+    }
+
+    /// The same for the account of an API key.
+    pub async fn register_for(&self, app: &App, api_key: &str) -> (String, String) {
+        let register = Request::post("/v1/webhook-endpoints")
+            .header("Authorization", format!("Bearer {api_key}"))
+            .header("Idempotency-Key", self.url())
+            .json(&json!({ "url": self.url() }));
+        let made = app.send(&register).await;
         assert_eq!(made.status, 201, "{}", made.text());
         let text = |name: &str| made.json()[name].as_str().expect("a text").to_owned();
         (text("id"), text("secret"))
