@@ -98,7 +98,7 @@ async fn help_names_every_option_with_its_variable() {
         BODY_MAX DATABASE_POOL DATABASE_POOL_WAIT DATABASE_STATEMENT_TIMEOUT DATABASE_LOCK_TIMEOUT DATABASE_POOLER \
         REDIS_TIMEOUT IDEMPOTENCY_ON_DUPLICATE IDEMPOTENCY_WAIT_MAX IDEMPOTENCY_WAITERS_MAX IDEMPOTENCY_INLINE_MAX \
         IDEMPOTENCY_STUCK_AFTER STORED_BODY_MAX LOG_FORMAT WEBHOOK_ALLOW_PRIVATE WEBHOOK_RETRY_BASE \
-        GATEWAY_WEBHOOK_SECRET";
+        EVENTS_RETENTION GATEWAY_WEBHOOK_SECRET";
     let dev = format!("{SERVE} DATA_DIR ORDER_SERVICE_SERVERS ORDER_SERVICE_NO_INSTALL");
     for (command, variables) in [
         ("serve", SERVE),
@@ -183,6 +183,7 @@ async fn settings_that_contradict_each_other_stop_the_start() {
         ("DATABASE_LOCK_TIMEOUT=0s", &["DATABASE_LOCK_TIMEOUT"]),
         ("REDIS_TIMEOUT=0s", &["REDIS_TIMEOUT"]),
         ("WEBHOOK_RETRY_BASE=0s", &["WEBHOOK_RETRY_BASE"]),
+        ("EVENTS_RETENTION=29d", &["EVENTS_RETENTION must not be shorter"]),
         ("GATEWAY_WEBHOOK_SECRET=sesame", &["GATEWAY_WEBHOOK_SECRET"]),
         ("REDIS_URL=redis://:sesame@127.0.0.1:port", &["REDIS_URL"]),
         ("DATABASE_URL=postgres://u:sesame@127.0.0.1:port/x", &["DATABASE_URL"]),

@@ -176,6 +176,44 @@ async fn what_waits_for_a_deleted_endpoint_is_forgotten() {
     assert_eq!(receiver.received().len(), 0);
 }
 
+/// What is older than its retention goes, ours and the gateway's; what waits for its delivery stays, and so does what is young.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn old_events_are_forgotten_unless_somebody_waits_for_them() {
+    let app = app().await;
+    let receiver = Receiver::start().await;
+    receiver.register(&app).await;
+    // Nobody may take the endpoint, so what is for it waits.
+    app.db.batch_execute("UPDATE webhook_endpoints SET not_before = 'infinity'").await.expect("held");
+    let young = ordered(&app, "K").await;
+    app.db
+        .batch_execute(
+            "INSERT INTO events (id, account_id, type, data, created_at)
+             SELECT (lpad(to_hex((extract(epoch FROM now() - age) * 1000)::int8), 12, '0') || lpad(to_hex(n), 20, '0'))::uuid,
+                    1, kind, '{}', now() - age
+               FROM generate_series(1, 700) AS n, (VALUES ('old', interval '91 days'), ('kept', interval '89 days')) AS kinds (kind, age);
+             UPDATE events SET type = 'awaited'
+              WHERE id IN (SELECT id FROM events WHERE type = 'old' ORDER BY id LIMIT 3);
+             INSERT INTO event_deliveries (subscriber_id, event_id)
+             SELECT webhook_endpoints.id, events.id FROM events, webhook_endpoints WHERE type = 'awaited';
+             INSERT INTO gateway_events (id, account_id, type, data, received_at)
+             SELECT kind || n, 1, kind, '{}', now() - age
+               FROM generate_series(1, 700) AS n, (VALUES ('old', interval '91 days'), ('kept', interval '89 days')) AS kinds (kind, age)",
+        )
+        .await
+        .expect("planted");
+    let of = async |table: &str, kind: &str| {
+        count(&app, &format!("SELECT count(*) FROM {table} WHERE type = $1"), &[&kind]).await
+    };
+    until("old events are forgotten", BOUND, async || {
+        of("events", "old").await + of("gateway_events", "old").await == 0
+    })
+    .await;
+    assert_eq!((of("events", "awaited").await, of("events", "kept").await), (3, 700));
+    assert_eq!(of("gateway_events", "kept").await, 700);
+    app.db.batch_execute("UPDATE webhook_endpoints SET not_before = now()").await.expect("let go");
+    assert!(receiver.has_received(4).await.iter().any(|came| came.json()["data"]["id"] == young.as_str()));
+}
+
 /// Own events only, newest first, in pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn events_are_listed_newest_first_and_only_to_their_account() {

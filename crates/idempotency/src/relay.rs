@@ -33,6 +33,7 @@ const LINE_SQL: &str = include_str!("relay/line.sql");
 const SETTLE_SQL: &str = include_str!("relay/settle.sql");
 const RELEASE_SQL: &str = include_str!("relay/release.sql");
 const FORGET_SQL: &str = include_str!("relay/forget.sql");
+const FORGET_EVENTS_SQL: &str = include_str!("relay/forget_events.sql");
 const BACKLOG_SQL: &str = include_str!("relay/backlog.sql");
 /// For an operator's session: sends the event `$1` again; one row, whether there is such an event and to how many it goes.
 pub const REDELIVER_SQL: &str = include_str!("relay/redeliver.sql");
@@ -102,6 +103,7 @@ pub struct Relay<S> {
     database: Database,
     sink: S,
     retry_base: Duration,
+    events_kept: Duration,
     shutdown: Shutdown,
     slots: Arc<Semaphore>,
     /// Told whenever a slot has become free.
@@ -109,10 +111,16 @@ pub struct Relay<S> {
 }
 
 impl<S: Sink> Relay<S> {
-    /// `retry_base` is the longest pause after the first failed try.
-    pub fn new(database: Database, sink: S, retry_base: Duration, shutdown: Shutdown) -> Arc<Self> {
+    /// `retry_base` is the longest pause after the first failed try; `events_kept`, how long an event is kept at least.
+    pub fn new(
+        database: Database,
+        sink: S,
+        retry_base: Duration,
+        events_kept: Duration,
+        shutdown: Shutdown,
+    ) -> Arc<Self> {
         let slots = Arc::new(Semaphore::new(SLOTS));
-        Arc::new(Self { database, sink, retry_base, shutdown, slots, freed: Notify::new() })
+        Arc::new(Self { database, sink, retry_base, events_kept, shutdown, slots, freed: Notify::new() })
     }
 
     /// Takes as many subscribers as there are free slots, and works for each in a task of its own, which a shutdown waits
@@ -212,6 +220,7 @@ impl<S: Sink> Relay<S> {
     /// Forgets what is over and tells how much waits.
     async fn keep_house(&self) -> Result<(), ReadError> {
         self.database.read(FORGET_SQL, &[&ms(SETTLED_KEPT), &FORGET_BATCH]).await?;
+        self.database.read(FORGET_EVENTS_SQL, &[&ms(self.events_kept), &FORGET_BATCH]).await?;
         if let Some(row) = self.database.read(BACKLOG_SQL, &[&COUNTED_MAX]).await?.first() {
             telemetry::backlog(row.get(0), row.get(1), row.get(2));
         }

@@ -21,7 +21,7 @@ use crate::auth::{ApiKeys, KnownKeys};
 use crate::config::ServeArgs;
 use crate::payments::gateway::Gateway;
 use crate::webhooks::{Sender, SigningKey};
-use crate::{Extra, admin, auth, routes};
+use crate::{Extra, admin, auth, gateway_events, routes};
 
 /// How often the generation of the database is asked for.
 const GENERATION_EVERY: Duration = Duration::from_secs(1);
@@ -161,8 +161,9 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
     tokio::spawn(admin);
     tokio::spawn(Reaper::new(housekeeping.clone(), &arguments.policy()).run());
     tokio::spawn(completer.run());
-    let retry_base = arguments.limits.webhook_retry_base;
-    tokio::spawn(Relay::new(housekeeping.clone(), sender, retry_base, shutdown.clone()).run());
+    let (retry_base, kept) = (arguments.limits.webhook_retry_base, arguments.limits.events_retention);
+    tokio::spawn(Relay::new(housekeeping.clone(), sender, retry_base, kept, shutdown.clone()).run());
+    tokio::spawn(gateway_events::forget(housekeeping.clone(), kept));
     tokio::spawn(keep_house(housekeeping, known));
     Ok(App {
         api: api_address,

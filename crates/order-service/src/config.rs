@@ -127,6 +127,9 @@ pub(crate) struct Limits {
     /// The longest pause after the first failed try of a webhook; it triples with each further one
     #[arg(long, env = "WEBHOOK_RETRY_BASE", default_value = "2s", value_parser = parse_duration)]
     pub(crate) webhook_retry_base: Duration,
+    /// How long events, our own and the gateway's, are kept; one that waits for its delivery is kept for longer
+    #[arg(long, env = "EVENTS_RETENTION", default_value = "90d", value_parser = parse_duration)]
+    pub(crate) events_retention: Duration,
     /// Whether a transaction pooler stands before PostgreSQL
     #[arg(long, env = "DATABASE_POOLER", default_value = "none")]
     pub(crate) database_pooler: PoolerChoice,
@@ -243,12 +246,17 @@ pub(crate) fn contradictions(listen: &Listen, gateway: &GatewaySettings, limits:
         ("DATABASE_LOCK_TIMEOUT", limits.database_lock_timeout),
         ("REDIS_TIMEOUT", limits.redis_timeout),
         ("WEBHOOK_RETRY_BASE", limits.webhook_retry_base),
+        ("EVENTS_RETENTION", limits.events_retention),
         ("SHUTDOWN_GRACE", listen.shutdown_grace),
     ];
     for (name, span) in spans {
         if span.is_zero() {
             faults.push(format!("{name} must be above zero"));
         }
+    }
+    if limits.events_retention < limits.idempotency_key_retention {
+        // Between the two, an event that the gateway sends again would be kept a second time.
+        faults.push("EVENTS_RETENTION must not be shorter than IDEMPOTENCY_KEY_RETENTION".to_owned());
     }
     if limits.database_pool == 0 {
         faults.push("DATABASE_POOL must be above zero".to_owned());

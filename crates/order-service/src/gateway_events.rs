@@ -4,10 +4,13 @@
 //! themselves, and what it says here is kept for whoever compares. Invariants: nothing is believed before its signature; an
 //! old message that is sent again by somebody else is refused, by the database's clock; the event's own id is the key.
 
+use std::time::Duration;
+
 use actix_web::http::header::HeaderMap;
 use idempotency::http::{Origin, Signed};
 use idempotency::{
-    Abort, AccountId, Command, IdempotencyKey, Invalid, Problem, ProblemKind, Reply, SameKey, Tx, problems,
+    Abort, AccountId, Command, Database, IdempotencyKey, Invalid, Problem, ProblemKind, Reply, SameKey, Tx,
+    problems,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,10 +25,18 @@ const TOLERANCE_S: i64 = 5 * 60;
 const NOBODY: AccountId = AccountId(0);
 
 const IN_TIME_SQL: &str = "SELECT abs(extract(epoch FROM clock_timestamp()) - $1) <= $2";
-/// A record of the key is kept for its retention, the event for good: also after that it is there once.
+/// The event is kept for longer than the record of its key: also after that it is there once.
 const KEEP_SQL: &str = "
 INSERT INTO gateway_events (id, account_id, type, data) VALUES ($1, nullif($2, 0), $3, $4::text::jsonb)
 ON CONFLICT (id) DO NOTHING";
+
+/// The oldest first, along the index; a batch is $2 rows.
+const FORGET_SQL: &str = "
+DELETE FROM gateway_events
+ WHERE ctid = ANY (ARRAY(SELECT ctid FROM gateway_events WHERE received_at <= now() - $1 * interval '1 millisecond'
+                          ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+const FORGET_BATCH: i64 = 500;
+const FORGET_EVERY: Duration = Duration::from_secs(5);
 
 const NOT_SIGNED: &ProblemKind = &ProblemKind {
     code: problems::UNAUTHENTICATED.code,
@@ -52,6 +63,19 @@ const NOT_CONFIGURED: &ProblemKind = &ProblemKind {
 
 /// Every kind of this file.
 pub(crate) const PROBLEMS: &[&ProblemKind] = &[NOT_SIGNED, NOT_CONFIGURED];
+
+/// Forgets what was received longer ago, batch after batch, for as long as the process lives.
+pub(crate) async fn forget(database: Database, kept: Duration) {
+    let kept_ms = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+    let mut ticks = tokio::time::interval(FORGET_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = database.read(FORGET_SQL, &[&kept_ms, &FORGET_BATCH]).await {
+            tracing::debug!(%error, "no gateway events could be forgotten");
+        }
+    }
+}
 
 /// The gateway's envelope; it may hold more than is read here.
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@
 use testkit::Flight;
 
 /// By whom, and what only they say.
-const LOOPS: [(&str, &str); 14] = [
+const LOOPS: [(&str, &str); 16] = [
     ("a new connection, and the look for a failover", "SELECT (SELECT oid FROM pg_database"),
     ("a new connection", "set_config('synchronous_commit'"),
     ("known API keys", "FROM api_keys"),
@@ -20,6 +20,8 @@ const LOOPS: [(&str, &str); 14] = [
     ("relay", "UPDATE event_subscribers"),
     ("relay", "DELETE FROM event_deliveries"),
     ("relay", "FROM event_deliveries"),
+    ("relay", "DELETE FROM events"),
+    ("gateway's events", "DELETE FROM gateway_events"),
 ];
 /// The reaper's lock flies alone, a request's never does.
 const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
