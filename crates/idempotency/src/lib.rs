@@ -85,7 +85,7 @@ pub use operator::{Decision, Operator, OperatorError};
 pub use policy::{LEASE_MIN, OnDuplicate, Policy, parse_duration, parse_size};
 pub use prefer::Preferences;
 pub use problem::{Problem, ProblemKind, SameKey};
-pub use reaper::Reaper;
+pub use reaper::{REAPER_LOCK, Reaper};
 pub use reply::{Finished, Reply, StoredReply};
 pub use shutdown::Shutdown;
 pub use sqlstate::explain;

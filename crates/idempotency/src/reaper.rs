@@ -16,17 +16,17 @@ const PURGE_SQL: &str = include_str!("ledger/purge.sql");
 const FORGET_SQL: &str = include_str!("ledger/forget_batch.sql");
 /// Holds for the batch's transaction, so that only one replica reaps.
 const ALONE_SQL: &str = "SELECT pg_try_advisory_xact_lock($1)";
-/// "reaper" in ASCII.
-const ALONE_KEY: i64 = 0x7265_6170_6572;
+/// The advisory lock of whoever reaps; "reaper" in ASCII.
+pub const REAPER_LOCK: i64 = 0x7265_6170_6572;
 
 /// Keeps batches on the index. Right after a vacuum, statistics say that the table is nearly empty; to collect everything
 /// that is due and sort it would then look cheap, and would be done anew for each batch.
 const IN_ORDER: &str = "SET LOCAL enable_sort = off";
 
 /// Rows of a batch.
-pub const BATCH: i64 = 500;
+const BATCH: i64 = 200;
 /// Of its time the reaper works at most one part in so many, so that orders have the disk.
-const DUTY: u32 = 5;
+const DUTY: u32 = 20;
 /// Pause when there is nothing to do.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -71,7 +71,7 @@ impl Reaper {
         let held = Held::new(self.database.connection(false).await?);
         let work = async {
             held.batch_execute(&format!("{}; {IN_ORDER}", self.database.begin())).await?;
-            let alone = self.database.run(&held, Query { sql: ALONE_SQL, params: &[&ALONE_KEY] }).await?;
+            let alone = self.database.run(&held, Query { sql: ALONE_SQL, params: &[&REAPER_LOCK] }).await?;
             let mut counts = Counts::default();
             if alone.first().is_some_and(|row| row.get(0)) {
                 let purge = Query { sql: PURGE_SQL, params: &[&self.outlives_ms, &BATCH] };
