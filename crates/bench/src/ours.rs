@@ -6,14 +6,14 @@
 
 use actix_web::web::ServiceConfig;
 use idempotency::http::command;
-use idempotency::{Abort, Command, Invalid, ProblemKind, Query, Reply, Tx};
+use idempotency::{Abort, Command, Invalid, OpeningRead, ProblemKind, Reply, Tx};
 use order_service::Shop;
 use uuid::Uuid;
 
 use crate::work::Refusal;
 use crate::work::gateway;
-use crate::work::minimal::{Columns, MinimalOrder, MinimalView};
-use crate::work::order::{NewOrder, OrderView, PRICES_SQL, Priced};
+use crate::work::minimal::{MinimalOrder, MinimalView};
+use crate::work::order::{NewOrder, OrderView, as_service};
 
 const NATURAL_KEY: Option<&str> = Some("orders_idem_key");
 const EXISTING_SQL: &str = "SELECT id FROM orders WHERE idem_key = $1";
@@ -49,12 +49,15 @@ impl Command for MinimalOrder {
         if self.is_valid() { Ok(()) } else { Err(Invalid::new("amount", "must not be negative")) }
     }
 
+    fn opening_read(&self) -> Option<OpeningRead> {
+        Some(OpeningRead::new("SELECT CURRENT_TIMESTAMP", vec![]))
+    }
+
     async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<MinimalView>, Abort> {
         let columns = self.columns(tx.account().0, tx.natural_key());
-        let insert = columns.params();
-        let answers = tx.query_all(&[Columns::insert(&insert)]).await?;
-        let [rows] = answers.as_slice() else { return Err(Abort::from(std::fmt::Error)) };
-        let view = columns.view(&rows[0]);
+        let times = tx.opening_rows().await?;
+        let view = columns.view(times.first().ok_or(std::fmt::Error)?);
+        tx.write_last(columns.last_write())?;
         Ok(Reply::created(format!("/v1/orders/{}", view.id), view))
     }
 
@@ -74,15 +77,19 @@ impl Command for NewOrder {
         if self.is_valid() { Ok(()) } else { Err(Invalid::new("items", "outside the limits")) }
     }
 
+    fn opening_read(&self) -> Option<OpeningRead> {
+        let skus: Vec<String> = self.skus().into_iter().map(str::to_owned).collect();
+        Some(OpeningRead::new(as_service::PRICES_SQL, vec![Box::new(skus)]))
+    }
+
     async fn execute(&self, tx: &mut Tx<'_>, _shop: &Shop) -> Result<Reply<OrderView>, Abort> {
+        let products = tx.opening_rows().await?;
         gateway::charge(tx.account().0).await?;
-        let products = tx.query_all(&[Query { sql: PRICES_SQL, params: &[&self.skus()] }]).await?;
-        let [products] = products.as_slice() else { return Err(Abort::from(std::fmt::Error)) };
-        let priced = self.price(tx.account().0, tx.natural_key(), products)?;
-        let (place, stock) = (priced.place_params(), priced.stock_params());
-        let answers = tx.query_all(&Priced::writes(&place, &stock)).await?;
-        let [placed, taken] = answers.as_slice() else { return Err(Abort::from(std::fmt::Error)) };
-        let order = priced.view(placed, taken)?;
+        let mut priced = self.price(tx.account().0, tx.natural_key(), &products)?;
+        for write in priced.last_writes() {
+            tx.write_last(write)?;
+        }
+        let order = priced.foreseen(products.first().ok_or(std::fmt::Error)?.get(5));
         tx.emit("order.created", &order)?;
         Ok(Reply::created(format!("/v1/orders/{}", order.id), order))
     }

@@ -1,8 +1,9 @@
 //! Many clients that send one key until it is answered, and then the next one: the duplicates of a storm.
 //!
 //! On a thread of their own, so that they delay nobody whom we time; as lean as the load generator, since a storm of clients
-//! would otherwise be felt more than the service. Deliberately unknown: what is slow about the order. Invariant: all clients
-//! of one key end with the same bytes, or the swarm fails.
+//! would otherwise be felt more than the service. Clients share no clock: they come in one after the other within the time
+//! after which each sends again. Deliberately unknown: what is slow about the order. Invariant: all clients of one key end
+//! with the same bytes, or the swarm fails.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -130,8 +131,12 @@ async fn live(
 /// Every client sends this key until it is answered.
 async fn storm(clients: Vec<Client>, key: Uuid) -> anyhow::Result<Vec<Client>> {
     let mut storming = JoinSet::new();
-    for client in clients {
-        storming.spawn(client.until_answered(key));
+    let between = RETRY_EVERY / u32::try_from(clients.len())?.max(1);
+    for (index, client) in (0_u32..).zip(clients) {
+        storming.spawn(async move {
+            tokio::time::sleep(between * index).await;
+            client.until_answered(key).await
+        });
     }
     let (mut back, mut first) = (Vec::with_capacity(storming.len()), None::<Vec<u8>>);
     let all = async {

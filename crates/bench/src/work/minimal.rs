@@ -1,6 +1,6 @@
 //! `POST /v1/minimal-orders`: one INSERT into the orders. The smallest work that a key can protect.
 
-use idempotency::{Param, Query};
+use idempotency::{LastWrite, Param, Query};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use tokio_postgres::Row;
@@ -58,7 +58,20 @@ impl Columns {
         Query { sql: INSERT_SQL, params }
     }
 
-    /// The answer, from the row that [`Columns::insert`] returned.
+    /// The same, for the service to send with its COMMIT.
+    pub fn last_write(&self) -> LastWrite {
+        LastWrite::new(
+            INSERT_SQL,
+            vec![
+                Box::new(self.id),
+                Box::new(self.account),
+                Box::new(self.idem_key.clone()),
+                Box::new(self.amount),
+            ],
+        )
+    }
+
+    /// The answer, from the row that [`Columns::insert`] returned, or any other whose first column is the transaction's time.
     pub fn view(&self, row: &Row) -> MinimalView {
         MinimalView { id: self.id, amount: self.amount, created_at: row.get(0) }
     }

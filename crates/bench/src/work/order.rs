@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use idempotency::{Param, Query};
+use idempotency::{LastWrite, Param, Query};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use tokio_postgres::Row;
@@ -229,6 +229,29 @@ impl Priced<'_> {
             Query { sql: as_service::PLACE_SQL, params: place },
             Query { sql: as_service::TAKE_STOCK_SQL, params: stock },
         ]
+    }
+
+    /// The same, for the service to send with its COMMIT.
+    pub fn last_writes(&self) -> [LastWrite; 2] {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let place = LastWrite::new(
+            as_service::PLACE_SQL,
+            vec![
+                Box::new(self.id),
+                Box::new(self.account),
+                Box::new(self.idem_key.clone()),
+                Box::new(self.total.amount),
+                Box::new(self.total.currency.clone()),
+                Box::new(self.note.clone()),
+                Box::new(self.positions.clone()),
+                Box::new(owned(&self.item_skus)),
+                Box::new(self.names.clone()),
+                Box::new(self.quantities.clone()),
+                Box::new(self.prices.clone()),
+            ],
+        );
+        let stock = vec![Box::new(owned(&self.skus)) as _, Box::new(self.amounts.clone()) as _];
+        [place, LastWrite::new(as_service::TAKE_STOCK_SQL, stock)]
     }
 
     /// The answer before anything is written: the time is the transaction's, read with the prices.
