@@ -1,6 +1,6 @@
 //! What a request costs, counted on the wire: exact, where time is not.
 
-use crate::harness::{App, World};
+use crate::harness::{App, World, order};
 
 /// Calls of EVALSHA that Redis has executed.
 async fn evalsha_calls(app: &App) -> u64 {
@@ -94,19 +94,31 @@ async fn a_miss_is_one_look_up_and_one_refill() {
     assert_eq!(app.order("K", 2).await.header("x-cache-lookup"), Some("HIT"));
 }
 
-/// A duplicate of a running first, which Redis knows of, takes no database connection.
+/// A duplicate of a running first, in the process that executes it, asks no store; in another one it asks Redis alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_duplicate_of_a_running_first_makes_no_query() {
     let app = App::builder(World::Up).pg_proxy().env("DATABASE_LOCK_TIMEOUT", "10s").start().await;
     warm(&app).await;
+    let other = app.new_replica().await;
+    let to_other = |key: &str| {
+        let request = app.request("/v1/orders", key, &order(2));
+        async move { testkit::send(other.api, &request).await.expect("an answer").status }
+    };
+    assert_eq!(to_other("warm").await, 201);
     let frozen = app.freeze().await;
     let first = app.order_in_background("K", 2);
     app.waiting_for_lock(1).await;
     app.pg_proxy.as_ref().expect("a proxy").clear_log();
+    let before = evalsha_calls(&app).await;
 
     for _ in 0..20 {
         assert_eq!(app.order("K", 2).await.status, 409);
     }
+    assert_eq!(evalsha_calls(&app).await - before, 0);
+    for _ in 0..20 {
+        assert_eq!(to_other("K").await, 409);
+    }
+    assert_eq!(evalsha_calls(&app).await - before, 20);
     assert_eq!(flights_of_requests(&app), Vec::<Vec<String>>::new());
     frozen.thaw().await;
     assert_eq!(first.await.expect("the first").status, 201);

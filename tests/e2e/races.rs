@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use testkit::{Connection, Request, Response, Signal, until};
+use testkit::{Action, CommandMatch, Connection, Request, Response, Signal, until};
 
 use crate::harness::database::{Effects, attempts, before_insert, remove_triggers};
-use crate::harness::{App, World, in_every_world, order};
+use crate::harness::{App, World, in_every_world, order, script};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -95,6 +95,31 @@ in_every_world!(
         }
     }
 );
+
+/// The client goes while its attempt waits for what Redis says: the attempt is carried out, and the place is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn work_outlives_a_client_that_hangs_up_before_redis_has_answered() {
+    let app = App::builder(World::Up).redis_proxy().env("REDIS_TIMEOUT", "10s").start().await;
+    let after = app.after();
+    assert_eq!(app.order("warm", 1).await.status, 201);
+    let proxy = app.redis_proxy.as_ref().expect("a proxy");
+    for (key, reset) in [("reset", true), ("closed", false)] {
+        let held = proxy.once(CommandMatch::script([script("acquire")]), Action::HoldReply);
+        let client = app.begin_order(key, 2).await;
+        held.reached().await;
+        if reset {
+            client.reset()
+        } else {
+            client.close()
+        }
+        until("the order that nobody waits for", BOUND, || async { app.effects(key).await == Effects::ONCE })
+            .await;
+        held.release();
+        let retry = app.settle(key, 2).await;
+        assert_eq!(retry.header("idempotent-replayed"), Some("true"));
+    }
+    after.check().await;
+}
 
 in_every_world!(a_client_that_resets_at_any_moment_leaves_nothing_behind, |app| async move {
     for round in 0..40_usize {

@@ -43,6 +43,18 @@ pub struct DatabaseConfig {
     pub idle_timeout: Duration,
     /// Whether a pooler in transaction mode stands in between.
     pub pooler: Pooler,
+    /// How prepared statements are planned.
+    pub plans: Plans,
+}
+
+/// How often a prepared statement is planned on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plans {
+    /// As the server decides, which for arrays is nearly always: with every execution.
+    AsTheServerDecides,
+    /// Once, and again when statistics change. For short statements that meet their rows by an index. A `plan_cache_mode` in the
+    /// URL's `options` has precedence.
+    Once,
 }
 
 /// What stands between this process and the server.
@@ -109,6 +121,9 @@ impl Database {
                 let mut options = target.get_options().unwrap_or_default().to_owned();
                 for (name, limit) in limits {
                     options.push_str(&format!(" -c {name}={}", limit.as_millis()));
+                }
+                if config.plans == Plans::Once && !options.contains("plan_cache_mode") {
+                    options.push_str(" -c plan_cache_mode=force_generic_plan");
                 }
                 target.options(options.trim_start().to_owned());
             }

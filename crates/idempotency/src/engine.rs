@@ -4,6 +4,7 @@
 //! table in `record`. Knows nothing of HTTP. Invariants: an answer is sent if and only if it is true (no success before
 //! the commit is known); a lease is released only when nothing can be committed under it any more.
 
+mod asking;
 mod entry;
 mod undone;
 mod unfinished;
@@ -17,8 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
+
+use asking::Asking;
 
 use crate::answer::Answer;
 use crate::attempt::Attempt;
@@ -145,7 +149,7 @@ impl Engine {
         answer
     }
 
-    /// Walks the attempt in its own task: once begun, it is finished whether or not anybody still waits for it.
+    /// Walks the attempt: Redis first, then in a task.
     async fn begin(self: &Arc<Self>, attempt: &Arc<Attempt>, task: &Task) -> Answer {
         let work = match task {
             Task::Command(work) => Arc::clone(work),
@@ -153,26 +157,48 @@ impl Engine {
                 return Box::pin(self.begin_workflow(attempt, job, *asynchronous)).await;
             }
         };
-        let (engine, attempt) = (Arc::clone(self), Arc::clone(attempt));
-        let task = self.shutdown.tasks().spawn(async move {
-            let answer = engine.answer(&attempt, work.as_ref()).await;
-            engine.waiting.publish(&attempt, &answer);
-            answer
-        });
-        // A task that cannot be joined panicked outside the command; nothing is known of its outcome.
-        task.await.unwrap_or(OUTCOME_OPEN)
+        // A duplicate of what this very process is executing needs no store, nor a task.
+        if self.waiting.running().executes(attempt) {
+            return Answer::InProgress;
+        }
+        // Asked in the request itself: a retry that Redis answers costs no task.
+        let asking = Asking::new(self, attempt, &work);
+        let said = self.gate.acquire(attempt, asking.claim).await;
+        asking.heard();
+        match self.heard(attempt, said).await {
+            Ok(claim) => {
+                let task = self.carry_out_claimed(attempt, &work, claim);
+                // A task that cannot be joined panicked outside the command; nothing is known of its outcome.
+                task.await.unwrap_or(OUTCOME_OPEN)
+            }
+            Err(answer) => {
+                self.waiting.publish(attempt, &answer);
+                answer
+            }
+        }
     }
 
-    async fn answer(&self, attempt: &Attempt, work: &dyn Work) -> Answer {
-        let claim = match self.acquire(attempt).await {
-            Ok(claim) => claim,
-            Err(answer) => return answer,
-        };
-        // Boxed, as everything behind Redis is: a replay should not carry the size of what it never does.
-        let run = Box::pin(self.run_until_answered(attempt, work, claim));
+    /// Walks the rest of the way in a task of its own: once begun, it is finished whether or not anybody still waits for it.
+    fn carry_out_claimed(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        work: &Arc<dyn Work>,
+        claim: Claim,
+    ) -> JoinHandle<Answer> {
+        let (engine, attempt, work) = (Arc::clone(self), Arc::clone(attempt), Arc::clone(work));
+        self.shutdown.tasks().spawn(async move {
+            // Boxed, as everything behind Redis is: a task is copied several times on its way.
+            let answer = Box::pin(engine.answer(&attempt, work.as_ref(), claim)).await;
+            engine.waiting.publish(&attempt, &answer);
+            answer
+        })
+    }
+
+    async fn answer(&self, attempt: &Attempt, work: &dyn Work, claim: Claim) -> Answer {
+        let run = self.run_until_answered(attempt, work, claim);
         let (answer, after) = self.with_place(attempt, claim, run).await;
         if let After::Release = after {
-            Box::pin(self.gate.release(attempt, claim)).await;
+            self.gate.release(attempt, claim).await;
         }
         answer
     }
@@ -245,6 +271,7 @@ impl Engine {
             Ok(entered) => entered,
             Err(run) => return run,
         };
+        let _entry = self.waiting.running().enter(attempt);
         let mut tx = Tx::new(transaction, attempt).opened_with(opening, flown);
         let execution = AssertUnwindSafe(work.execute(&mut tx)).catch_unwind();
         let executed = tokio::time::timeout_at(deadline, execution).await;
@@ -257,21 +284,21 @@ impl Engine {
                     transaction.complete(&self.ledger, attempt, Status::Completed, &done, deadline).await;
                 match completed {
                     Completed::RolledBack(error) if !done.effects.last.is_empty() => {
-                        self.last_write_failed(attempt, work, claim, &done, error).await
+                        Box::pin(self.last_write_failed(attempt, work, claim, &done, error)).await
                     }
                     completed => self.conclude(attempt, claim, done, completed).await,
                 }
             }
             Ok(Ok(Err(Abort::Reject(problem)))) => {
                 transaction.rollback().await;
-                self.reject(attempt, work, claim, Some(problem)).await
+                Box::pin(self.reject(attempt, work, claim, Some(problem))).await
             }
             Ok(Ok(Err(Abort::Fail(failure)))) => {
                 let natural = database_error(failure.as_ref()).and_then(sqlstate::violated_unique);
                 let done_before = natural.is_some() && natural == work.natural_key();
                 transaction.rollback().await;
                 if done_before {
-                    return self.reject(attempt, work, claim, None).await;
+                    return Box::pin(self.reject(attempt, work, claim, None)).await;
                 }
                 match database_error(failure.as_ref()) {
                     Some(error) => self.failed(work, error),
@@ -321,7 +348,7 @@ impl Engine {
                     Run::Answered(Answer::Internal, After::Release)
                 }
             },
-            Completed::Unknown => self.resolve(attempt, claim).await,
+            Completed::Unknown => Box::pin(self.resolve(attempt, claim)).await,
         }
     }
 

@@ -73,6 +73,11 @@ impl Claim {
     pub fn none() -> Self {
         Self { token: Token::random(), hold: Hold::Nothing }
     }
+
+    /// What an attempt holds from when it asks for a place until it hears: perhaps the place.
+    pub fn asked() -> Self {
+        Self { token: Token::random(), hold: Hold::Perhaps }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,9 +158,9 @@ impl Gate {
         }))
     }
 
-    /// Takes the place of the attempt's key, or says what holds it. One round trip.
-    pub async fn acquire(&self, attempt: &Attempt) -> Acquired {
-        let token = Token::random();
+    /// Takes the place of the attempt's key under the token of `asked`, or says what holds it. One round trip.
+    pub async fn acquire(&self, attempt: &Attempt, asked: Claim) -> Acquired {
+        let token = asked.token;
         let proceed = |hold| Acquired::Proceed(Claim { token, hold });
         // Without a generation no value can be believed, and taking the place would destroy a good one.
         let Some(generation) = self.generation.get() else { return proceed(Hold::Nothing) };

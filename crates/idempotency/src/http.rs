@@ -188,7 +188,8 @@ async fn proceed<T, Executing: Future<Output = Answer>>(
         Preferences::parse(request.headers().get_all("prefer").map(header::HeaderValue::as_bytes));
     let patience = engine.policy().patience(&preferences);
     let wishes = Wishes { patience, respond_async: preferences.respond_async };
-    let answer = execute(engine.into_inner(), attempt, input, wishes).await;
+    // Boxed: actix boxes the whole handler, and the allocator is quick only up to a kilobyte.
+    let answer = Box::pin(execute(engine.into_inner(), attempt, input, wishes)).await;
     let answered_async = preferences.respond_async && matches!(answer, Answer::Accepted { .. });
     let mut response = respond::answer(answer, request_id);
     respond::preference_applied(&mut response, preferences.wait.map(|_| patience), answered_async);

@@ -61,6 +61,7 @@ mod reaper;
 mod record;
 pub mod relay;
 mod reply;
+mod running;
 mod shutdown;
 mod sqlstate;
 pub mod telemetry;
@@ -74,7 +75,7 @@ pub use command::{
     Abort, Command, Invalid, LastWrite, OpeningRead, Replay, StatementError, TransactionControl, Tx,
 };
 pub use completer::Completer;
-pub use database::{Database, DatabaseConfig, NoConnection, Param, Pooler, Query, ReadError};
+pub use database::{Database, DatabaseConfig, NoConnection, Param, Plans, Pooler, Query, ReadError};
 pub use engine::Engine;
 pub use fingerprint::{Asked, Fingerprint};
 pub use generation::{CurrentGeneration, Generation};

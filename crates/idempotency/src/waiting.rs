@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::fingerprint::Fingerprint;
 use crate::key::{AccountId, IdempotencyKey};
+use crate::running::Running;
 use crate::telemetry;
 
 /// What became of an attempt, for those who waited for it.
@@ -42,6 +43,7 @@ pub struct Waiting {
     /// Beside the map, so that a runner that nobody waits for takes no lock.
     waiters: Arc<AtomicUsize>,
     max: usize,
+    running: Running,
 }
 
 /// One waiter's place. Dropping it leaves the queue, and hands on the lead.
@@ -60,7 +62,12 @@ pub struct Outcomes(watch::Receiver<Option<Arc<Outcome>>>);
 impl Waiting {
     /// Room for `max` waiters.
     pub fn new(max: usize) -> Self {
-        Self { queues: Arc::default(), waiters: Arc::default(), max }
+        Self { queues: Arc::default(), waiters: Arc::default(), max, running: Running::default() }
+    }
+
+    /// What is waited for, as far as this process executes it.
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
     }
 
     /// Takes a place in the queue of a key, or `None` when there is no room. Take it before asking whether the first is

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use idempotency::gate::GateConfig;
-use idempotency::{DatabaseConfig, OnDuplicate, Policy, Pooler, parse_duration, parse_size};
+use idempotency::{DatabaseConfig, OnDuplicate, Plans, Policy, Pooler, parse_duration, parse_size};
 
 use crate::payments::gateway::Gateway;
 use crate::webhooks::SigningKey;
@@ -312,6 +312,7 @@ impl ServeArgs {
                 PoolerChoice::None => Pooler::None,
                 PoolerChoice::Transaction => Pooler::Transaction,
             },
+            plans: Plans::AsTheServerDecides,
         }
     }
 

@@ -9,8 +9,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use idempotency::gate::{Gate, GateConfig};
 use idempotency::{
-    AccountId, CurrentGeneration, Database, DatabaseConfig, Decision, IdempotencyKey, Operator, Policy,
-    Pooler, parse_duration,
+    AccountId, CurrentGeneration, Database, DatabaseConfig, Decision, IdempotencyKey, Operator, Plans,
+    Policy, Pooler, parse_duration,
 };
 use serde_json::{Value, json};
 
@@ -171,6 +171,7 @@ fn connect(database: &DatabaseUrl) -> anyhow::Result<Database> {
         lock_timeout: ASK_MAX,
         idle_timeout: ASK_MAX,
         pooler: Pooler::None,
+        plans: Plans::AsTheServerDecides,
     };
     Database::new(&config, 1, CurrentGeneration::default()).map_err(anyhow::Error::msg)
 }

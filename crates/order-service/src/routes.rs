@@ -23,6 +23,8 @@ use crate::{Shop, catalogue, events, problem_pages};
 
 /// `payments`: whether there is a gateway.
 pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
+    // Tried in this order, and a path with parameters is matched by a regular expression: what is asked for most comes first.
+    config.service(also_read(command::<CreateOrder>("/v1/orders"), reading().to(orders::read::list)));
     let (pay, refund) = ("/v1/orders/{id}/payments", "/v1/orders/{id}/refunds");
     if payments {
         config.service(workflow::<PayOrder>(pay)).service(workflow::<RefundOrder>(refund));
@@ -30,7 +32,6 @@ pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
         config.service(no_gateway(pay)).service(no_gateway(refund));
     }
     config
-        .service(also_read(command::<CreateOrder>("/v1/orders"), reading().to(orders::read::list)))
         .service(read_only("/v1/orders/{id}", reading().to(orders::read::one)))
         .service(command::<CancelOrder>("/v1/orders/{id}/cancel"))
         .service(read_only("/v1/products", reading().to(catalogue::list)))

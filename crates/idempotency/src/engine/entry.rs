@@ -13,7 +13,13 @@ use crate::record::{Record, Verdict, decide};
 impl Engine {
     /// Redis first: it may refuse or replay. Whatever it does not know, PostgreSQL decides.
     pub(super) async fn acquire(&self, attempt: &Attempt) -> Result<Claim, Answer> {
-        Err(match self.gate.acquire(attempt).await {
+        let said = self.gate.acquire(attempt, Claim::asked()).await;
+        self.heard(attempt, said).await
+    }
+
+    /// What Redis said, as a claim to go on with or an answer.
+    pub(super) async fn heard(&self, attempt: &Attempt, said: Acquired) -> Result<Claim, Answer> {
+        Err(match said {
             Acquired::Proceed(claim) => return Ok(claim),
             Acquired::Done(finished) if finished.kept => Answer::Replay { finished, tier: Tier::Hit },
             Acquired::Done(finished) => Answer::AlreadyCompleted { location: finished.location() },

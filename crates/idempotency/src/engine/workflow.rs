@@ -67,7 +67,7 @@ impl Engine {
         let task = {
             let (engine, attempt, job) = (Arc::clone(self), Arc::clone(attempt), Arc::clone(job));
             self.shutdown.tasks().spawn(async move {
-                let answer = engine.walk(&attempt, job.as_ref(), asynchronous, &told).await;
+                let answer = Box::pin(engine.walk(&attempt, job.as_ref(), asynchronous, &told)).await;
                 engine.waiting.publish(&attempt, &answer);
                 answer
             })

@@ -146,6 +146,11 @@ impl Line {
         if let Some(kept) = &*kept {
             return Ok((kept.serial, (*kept.connection).clone()));
         }
+        // Boxed: opening takes seven kilobytes of state, which every call would carry, and copy, otherwise.
+        Box::pin(self.open(&mut kept)).await
+    }
+
+    async fn open(&self, kept: &mut Option<Kept>) -> Result<(u64, redis::aio::MultiplexedConnection), Fault> {
         let connection = self.pool.get().await.map_err(|error| match error {
             // An authentication error comes here too: Redis answered that it will not.
             PoolError::Backend(error) if error.code().is_some() => Fault::Refused(error),

@@ -4,9 +4,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use actix_web::HttpResponse;
 use actix_web::http::header::{self, HeaderName, HeaderValue, HttpDate};
 use actix_web::http::{Method, StatusCode};
-use actix_web::{HttpResponse, HttpResponseBuilder};
+use actix_web::web::Bytes;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -39,19 +40,20 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
     let problem = match answer {
-        Answer::First { finished } => return stored(finished, request_id).finish_with(),
+        Answer::First { finished } => return stored(finished, request_id),
         Answer::Replay { finished, tier } => {
             let original = finished.request_id;
             let mut response = stored(finished, request_id);
-            response.builder.insert_header((ORIGINAL_REQUEST_ID, original.to_string()));
-            response.builder.insert_header((REPLAYED, "true"));
+            let headers = response.headers_mut();
+            headers.insert(ORIGINAL_REQUEST_ID, id_value(original));
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
             match tier {
-                Tier::Hit => response.builder.insert_header((CACHE_LOOKUP, "HIT")),
-                Tier::Miss => response.builder.insert_header((CACHE_LOOKUP, "MISS")),
+                Tier::Hit => headers.insert(CACHE_LOOKUP, HeaderValue::from_static("HIT")),
+                Tier::Miss => headers.insert(CACHE_LOOKUP, HeaderValue::from_static("MISS")),
                 // No store was asked.
-                Tier::Memory => &mut response.builder,
+                Tier::Memory => return response,
             };
-            return response.finish_with();
+            return response;
         }
         Answer::InProgress => {
             problems::REQUEST_IN_PROGRESS.because("the first request with this key is still running")
@@ -100,28 +102,32 @@ pub(super) fn operation_path(operation: Uuid) -> String {
     format!("{}/{operation}", super::operation::PATH)
 }
 
-struct Stored {
-    builder: HttpResponseBuilder,
-    body: Vec<u8>,
-}
-
-impl Stored {
-    fn finish_with(mut self) -> HttpResponse {
-        if self.body.is_empty() { self.builder.finish() } else { self.builder.body(self.body) }
-    }
-}
-
-fn stored(finished: Finished, request_id: Uuid) -> Stored {
+fn stored(finished: Finished, request_id: Uuid) -> HttpResponse {
     let Finished { reply, expires_ms, .. } = finished;
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut builder = HttpResponse::build(status);
-    for (name, value) in &reply.headers {
-        builder.insert_header((name.as_str(), value.as_str()));
+    let mut response = if reply.body.is_empty() { builder.finish() } else { builder.body(reply.body) };
+    let headers = response.headers_mut();
+    for (name, value) in reply.headers {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(Bytes::from(value)))
+        {
+            headers.insert(name, value);
+        }
     }
-    builder.insert_header((REQUEST_ID, request_id.to_string()));
+    headers.insert(REQUEST_ID, id_value(request_id));
     let expires = UNIX_EPOCH + Duration::from_millis(u64::try_from(expires_ms).unwrap_or(0));
-    builder.insert_header((EXPIRES, HttpDate::from(expires).to_string()));
-    Stored { builder, body: reply.body }
+    if let Ok(expires) = HeaderValue::from_maybe_shared(Bytes::from(HttpDate::from(expires).to_string())) {
+        headers.insert(EXPIRES, expires);
+    }
+    response
+}
+
+/// Without a text of its own in between.
+fn id_value(id: Uuid) -> HeaderValue {
+    let mut text = Uuid::encode_buffer();
+    HeaderValue::from_str(id.hyphenated().encode_lower(&mut text))
+        .unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// A problem as `application/problem+json`, with the headers that go with it.

@@ -1,0 +1,77 @@
+//! What this process itself executes right now, so that it need not ask a store who is at work.
+//!
+//! Shared by all workers of a process. Knows keys and what was asked under them; no store, no outcome. Invariants: an entry
+//! stands from when PostgreSQL has admitted its attempt until its answer is known to the stores, or known to have failed;
+//! it turns duplicates of the same request away, and admits nobody.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::attempt::Attempt;
+use crate::fingerprint::Fingerprint;
+use crate::key::{AccountId, IdempotencyKey};
+
+type Key = (AccountId, IdempotencyKey);
+
+/// Every attempt that this process executes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Running(Arc<Mutex<HashMap<Key, Fingerprint>>>);
+
+/// One of them. Dropping it ends its entry.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    running: Running,
+    key: Key,
+}
+
+impl Running {
+    /// Enters an attempt that PostgreSQL has admitted: nobody else is at work under its key.
+    pub(crate) fn enter(&self, attempt: &Attempt) -> Entry {
+        let key = (attempt.account, attempt.key.clone());
+        self.lock().insert(key.clone(), attempt.asked.current);
+        Entry { running: self.clone(), key }
+    }
+
+    /// Whether the same request is being executed under the same key. Another request is for the stores to judge.
+    pub(crate) fn executes(&self, attempt: &Attempt) -> bool {
+        let running = self.lock();
+        // Seldom more than a few, and most arrivals are of none of them: no key is copied for nothing.
+        !running.is_empty()
+            && running
+                .get(&(attempt.account, attempt.key.clone()))
+                .is_some_and(|asked| *asked == attempt.asked.current)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Fingerprint>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Asked;
+
+    fn attempt(account: i64, body: &[u8]) -> Attempt {
+        let key = IdempotencyKey::from_text("k").unwrap();
+        let asked = Asked::compute("POST", "/", "c", body);
+        Attempt::new(AccountId(account), key, asked, String::new(), uuid::Uuid::now_v7())
+    }
+
+    #[test]
+    fn only_the_same_request_of_the_same_account_is_being_executed_and_only_until_it_ends() {
+        let running = Running::default();
+        let entry = running.enter(&attempt(1, b"{}"));
+        assert!(running.executes(&attempt(1, b"{}")));
+        assert!(!running.executes(&attempt(1, b"{1}")), "another request");
+        assert!(!running.executes(&attempt(2, b"{}")), "another account");
+        drop(entry);
+        assert!(!running.executes(&attempt(1, b"{}")));
+    }
+}
