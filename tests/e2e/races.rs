@@ -108,9 +108,9 @@ async fn work_outlives_a_client_that_hangs_up_before_redis_has_answered() {
         let client = app.begin_order(key, 2).await;
         held.reached().await;
         if reset {
-            client.reset()
+            client.reset();
         } else {
-            client.close()
+            client.close();
         }
         until("the order that nobody waits for", BOUND, || async { app.effects(key).await == Effects::ONCE })
             .await;
