@@ -23,14 +23,15 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use asking::Asking;
+use undone::again;
 
 use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::command::{Abort, Bound, Command, Done, Tx, Work, database_error};
 use crate::gate::{Claim, Gate};
-use crate::ledger::{Completed, Durable, Ledger, RECORD_KEY, Resolved};
+use crate::ledger::{Completed, Durable, Ledger, RECORD_KEY};
 use crate::policy::Policy;
-use crate::record::{Status, decide};
+use crate::record::Status;
 use crate::reply::Finished;
 use crate::shutdown::Shutdown;
 use crate::sqlstate::{self, Trouble};
@@ -371,39 +372,6 @@ impl Engine {
         }
         Answer::First { finished }
     }
-
-    /// COMMIT was sent and never answered: looked up, never guessed.
-    async fn resolve(&self, attempt: &Attempt, claim: Claim) -> Run {
-        tracing::warn!("no answer to COMMIT; looking the outcome up");
-        match self.ledger.resolve(attempt).await {
-            Ok(Resolved::Gone) => Run::Again(LOST.to_owned()),
-            Ok(Resolved::Found(record)) => {
-                let verdict = decide(Some(&record), &attempt.asked);
-                let (answer, after) = self.decided(attempt, claim, Some(&record), verdict).await;
-                match answer {
-                    // This attempt's own record: it is the first answer, not a replay.
-                    Answer::Replay { finished, .. } if finished.request_id == attempt.request_id => {
-                        Run::Answered(Answer::First { finished }, after)
-                    }
-                    other => Run::Answered(other, after),
-                }
-            }
-            Err(error) => {
-                tracing::warn!(
-                    error = sqlstate::explain(&error),
-                    "the outcome of COMMIT was not learned in time"
-                );
-                let open =
-                    Answer::Unavailable("the outcome was not learned in time; send the same request again");
-                Run::Answered(open, After::Leave)
-            }
-        }
-    }
-}
-
-/// What may have been bad luck, and why it is tried again.
-fn again(error: &tokio_postgres::Error) -> Run {
-    Run::Again(if error.is_closed() { LOST.to_owned() } else { error.to_string() })
 }
 
 fn unavailable(error: &(dyn std::error::Error + 'static)) -> Answer {

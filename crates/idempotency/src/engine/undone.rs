@@ -1,4 +1,4 @@
-//! Work that was undone: refused, failed, or never begun.
+//! Work that was undone: refused, failed, never begun, or of unknown outcome.
 //!
 //! Knows what each way of not committing means for the caller. Invariant: what could not be stored is never answered as a
 //! refusal, and nothing here leaves a lease behind.
@@ -8,14 +8,14 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
-use super::{After, Engine, Run, again, unavailable};
+use super::{After, Engine, LOST, Run, unavailable};
 use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::command::{Done, Tx, Work};
 use crate::gate::Claim;
-use crate::ledger::{LedgerError, RECORD_KEY};
+use crate::ledger::{LedgerError, RECORD_KEY, Resolved};
 use crate::problem::Problem;
-use crate::record::Status;
+use crate::record::{Status, decide};
 use crate::sqlstate::{self, Trouble};
 
 const NOT_STORED: Answer =
@@ -121,4 +121,37 @@ impl Engine {
             error => Run::Answered(unavailable(error), After::Release),
         }
     }
+
+    /// COMMIT was sent and never answered: looked up, never guessed.
+    pub(super) async fn resolve(&self, attempt: &Attempt, claim: Claim) -> Run {
+        tracing::warn!("no answer to COMMIT; looking the outcome up");
+        match self.ledger.resolve(attempt).await {
+            Ok(Resolved::Gone) => Run::Again(LOST.to_owned()),
+            Ok(Resolved::Found(record)) => {
+                let verdict = decide(Some(&record), &attempt.asked);
+                let (answer, after) = self.decided(attempt, claim, Some(&record), verdict).await;
+                match answer {
+                    // This attempt's own record: it is the first answer, not a replay.
+                    Answer::Replay { finished, .. } if finished.request_id == attempt.request_id => {
+                        Run::Answered(Answer::First { finished }, after)
+                    }
+                    other => Run::Answered(other, after),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = sqlstate::explain(&error),
+                    "the outcome of COMMIT was not learned in time"
+                );
+                let open =
+                    Answer::Unavailable("the outcome was not learned in time; send the same request again");
+                Run::Answered(open, After::Leave)
+            }
+        }
+    }
+}
+
+/// What may have been bad luck, and why it is tried again.
+pub(super) fn again(error: &tokio_postgres::Error) -> Run {
+    Run::Again(if error.is_closed() { LOST.to_owned() } else { error.to_string() })
 }
