@@ -1,6 +1,12 @@
 //! What a request costs, counted on the wire: exact, where time is not.
 
+use std::time::Duration;
+
+use testkit::until;
+
 use crate::harness::{App, World, order};
+
+const BOUND: Duration = Duration::from_secs(20);
 
 /// Calls of EVALSHA that Redis has executed.
 async fn evalsha_calls(app: &App) -> u64 {
@@ -120,6 +126,26 @@ async fn a_duplicate_of_a_running_first_makes_no_query() {
     }
     assert_eq!(evalsha_calls(&app).await - before, 20);
     assert_eq!(flights_of_requests(&app), Vec::<Vec<String>>::new());
+    frozen.thaw().await;
+    assert_eq!(first.await.expect("the first").status, 201);
+}
+
+/// What this process executes may have lost its session unnoticed, and be done elsewhere: after a third of the lease it asks again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_duplicate_of_an_old_first_asks_redis_again() {
+    let builder = App::builder(World::Up).env("IDEMPOTENCY_LEASE", "3s").env("DATABASE_LOCK_TIMEOUT", "20s");
+    let app = builder.start().await;
+    warm(&app).await;
+    let frozen = app.freeze().await;
+    let first = app.order_in_background("K", 2);
+    app.waiting_for_lock(1).await;
+    // A heartbeat has renewed the place in Redis by then, and is a call too: Redis is asked many times, not once or twice.
+    let before = evalsha_calls(&app).await;
+    until("Redis is asked about duplicates again", BOUND, || async {
+        assert_eq!(app.order("K", 2).await.status, 409);
+        evalsha_calls(&app).await - before > 20
+    })
+    .await;
     frozen.thaw().await;
     assert_eq!(first.await.expect("the first").status, 201);
 }

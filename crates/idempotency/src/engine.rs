@@ -158,8 +158,8 @@ impl Engine {
                 return Box::pin(self.begin_workflow(attempt, job, *asynchronous)).await;
             }
         };
-        // A duplicate of what this very process is executing needs no store, nor a task.
-        if self.waiting.running().executes(attempt) {
+        // A duplicate of what this very process began to execute within a heartbeat needs no store, nor a task.
+        if self.waiting.running().executes(attempt, self.policy.lease / 3) {
             return Answer::InProgress;
         }
         // Asked in the request itself: a retry that Redis answers costs no task.

@@ -2,10 +2,12 @@
 //!
 //! Shared by all workers of a process. Knows keys and what was asked under them; no store, no outcome. Invariants: an entry
 //! stands from when PostgreSQL has admitted its attempt until its answer is known to the stores, or known to have failed;
-//! it turns duplicates of the same request away, and admits nobody.
+//! it turns duplicates of the same request away, and admits nobody; an entry that is old says nothing, since its attempt may have lost
+//! its session without noticing, and the work may be done elsewhere.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::attempt::Attempt;
 use crate::fingerprint::Fingerprint;
@@ -15,7 +17,14 @@ type Key = (AccountId, IdempotencyKey);
 
 /// Every attempt that this process executes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Running(Arc<Mutex<HashMap<Key, Fingerprint>>>);
+pub(crate) struct Running(Arc<Mutex<HashMap<Key, Asked>>>);
+
+/// What is executed, and since when.
+#[derive(Debug)]
+struct Asked {
+    fingerprint: Fingerprint,
+    since: Instant,
+}
 
 /// One of them. Dropping it ends its entry.
 #[derive(Debug)]
@@ -28,21 +37,23 @@ impl Running {
     /// Enters an attempt that PostgreSQL has admitted: nobody else is at work under its key.
     pub(crate) fn enter(&self, attempt: &Attempt) -> Entry {
         let key = (attempt.account, attempt.key.clone());
-        self.lock().insert(key.clone(), attempt.asked.current);
+        let asked = Asked { fingerprint: attempt.asked.current, since: Instant::now() };
+        self.lock().insert(key.clone(), asked);
         Entry { running: self.clone(), key }
     }
 
-    /// Whether the same request is being executed under the same key. Another request is for the stores to judge.
-    pub(crate) fn executes(&self, attempt: &Attempt) -> bool {
+    /// Whether the same request is being executed under the same key, and has been for less than `lately`. Another request, and an
+    /// older attempt, is for the stores to judge.
+    pub(crate) fn executes(&self, attempt: &Attempt, lately: Duration) -> bool {
         let running = self.lock();
         // Seldom more than a few, and most arrivals are of none of them: no key is copied for nothing.
         !running.is_empty()
-            && running
-                .get(&(attempt.account, attempt.key.clone()))
-                .is_some_and(|asked| *asked == attempt.asked.current)
+            && running.get(&(attempt.account, attempt.key.clone())).is_some_and(|asked| {
+                asked.fingerprint == attempt.asked.current && asked.since.elapsed() < lately
+            })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Fingerprint>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Asked>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,13 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_request_of_the_same_account_is_being_executed_and_only_until_it_ends() {
-        let running = Running::default();
+    fn only_the_same_request_of_the_same_account_is_being_executed_and_only_for_a_while() {
+        let (running, lately) = (Running::default(), Duration::from_secs(60));
         let entry = running.enter(&attempt(1, b"{}"));
-        assert!(running.executes(&attempt(1, b"{}")));
-        assert!(!running.executes(&attempt(1, b"{1}")), "another request");
-        assert!(!running.executes(&attempt(2, b"{}")), "another account");
+        assert!(running.executes(&attempt(1, b"{}"), lately));
+        assert!(!running.executes(&attempt(1, b"{1}"), lately), "another request");
+        assert!(!running.executes(&attempt(2, b"{}"), lately), "another account");
+        assert!(!running.executes(&attempt(1, b"{}"), Duration::ZERO), "too long ago");
         drop(entry);
-        assert!(!running.executes(&attempt(1, b"{}")));
+        assert!(!running.executes(&attempt(1, b"{}"), lately));
     }
 }
