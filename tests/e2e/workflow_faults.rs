@@ -115,14 +115,15 @@ async fn an_unknown_outcome_is_answered_as_such_and_never_repeated() {
     }
 }
 
+/// Whose records are stuck after two seconds without progress.
+async fn soon_stuck() -> App {
+    App::builder(World::Up).env("IDEMPOTENCY_LEASE", "1s").env("IDEMPOTENCY_STUCK_AFTER", "2s").start().await
+}
+
 /// No progress for too long, and nothing in doubt: FAILED, and what it held is given back in the same transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_nobody_can_finish_is_given_up() {
-    let app = App::builder(World::Up)
-        .env("IDEMPOTENCY_LEASE", "1s")
-        .env("IDEMPOTENCY_STUCK_AFTER", "2s")
-        .start()
-        .await;
+    let app = soon_stuck().await;
     let foreign = Foreign::start().await;
     app.at_point("before-charge", "fail", 1_000_000).await;
     assert_eq!(app.send(&app.voyage("K", &foreign)).await.status, 500);
@@ -140,11 +141,7 @@ async fn what_nobody_can_finish_is_given_up() {
 /// No progress for too long, and a call in doubt: it is left for an operator, also if the other side knows nothing of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_in_doubt_is_never_given_up() {
-    let app = App::builder(World::Up)
-        .env("IDEMPOTENCY_LEASE", "1s")
-        .env("IDEMPOTENCY_STUCK_AFTER", "2s")
-        .start()
-        .await;
+    let app = soon_stuck().await;
     let foreign = Foreign::start().await;
     foreign.charging(Charging::Cuts);
     let first = app.send(&app.voyage("K", &foreign)).await;
@@ -163,11 +160,7 @@ async fn what_is_in_doubt_is_never_given_up() {
 /// The same where the run fails before it even comes to the call: what is begun is in doubt, whoever did not get that far.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_call_in_doubt_is_not_given_up_by_a_run_that_does_not_reach_it() {
-    let mut app = App::builder(World::Up)
-        .env("IDEMPOTENCY_LEASE", "1s")
-        .env("IDEMPOTENCY_STUCK_AFTER", "2s")
-        .start()
-        .await;
+    let mut app = soon_stuck().await;
     let foreign = Foreign::start().await;
     foreign.hold(Hold::Charge);
     let _unanswered = app.voyage_in_background("K", &foreign);
