@@ -1,6 +1,6 @@
 //! SIGSTOP past the lease at every point: another replica takes over, and what was paused commits nothing when it goes on.
 
-use testkit::{Signal, until};
+use testkit::{Action, Signal, SqlMatch, until};
 
 use crate::harness::foreign::{Foreign, Hold};
 use crate::harness::voyage::{BOUND, Done, POINTS};
@@ -144,6 +144,46 @@ async fn an_answer_that_comes_to_a_paused_one_is_not_written_down() {
     foreign.release();
     successor.await.expect("a task");
     assert_eq!((foreign.calls().len(), app.done(&foreign).await), (1, Done::ONCE));
+}
+
+/// A retry has seen that the lease ran out; before it takes over, the paused one goes on and renews it. The token is the same as
+/// before, so that only the time tells: nothing is taken from the living.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lease_that_is_renewed_between_the_look_and_the_taking_is_left_to_its_owner() {
+    let builder = App::builder(World::Up).pg_proxy().env("IDEMPOTENCY_LEASE", LEASE);
+    let app = builder.env("DATABASE_LOCK_TIMEOUT", "10s").start().await;
+    let second = app.new_replica().await;
+    let proxy = app.pg_proxy.as_ref().expect("a proxy");
+    // Here only retries take over.
+    proxy.always(SqlMatch::executes("command = ANY ($2)"), Action::CutBefore);
+    let foreign = Foreign::start().await;
+    foreign.hold(Hold::Charge);
+    let first = app.voyage_in_background("K", &foreign);
+    foreign.reached().await;
+    let token = app.of_record("K", "lease_token").await;
+    app.replica().process.signal(Signal::Stop).await.expect("SIGSTOP");
+    let taking = proxy.once(SqlMatch::executes("WITH free AS MATERIALIZED"), Action::HoldBefore);
+    let (request, held) = (app.voyage("K", &foreign), taking.clone());
+    let retry = tokio::spawn(async move {
+        until("a retry wants to take over", BOUND, || async {
+            let answer = testkit::send(second.api, &request).await.expect("an answer");
+            (held.times() > 0).then_some(answer)
+        })
+        .await
+    });
+    taking.reached().await;
+    app.replica().process.signal(Signal::Cont).await.expect("SIGCONT");
+    until("the owner renews its lease", BOUND, || async {
+        app.of_record("K", "lease_expires_at > clock_timestamp()").await.as_deref() == Some("true")
+    })
+    .await;
+    taking.release();
+    let refused = retry.await.expect("a task");
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("request-in-progress")));
+    assert_eq!(app.of_record("K", "lease_token").await, token, "it is still the owner's");
+    foreign.release();
+    assert_eq!(first.await.expect("a task").expect("an answer").status, 201);
+    assert_eq!(app.done(&foreign).await, Done::ONCE);
 }
 
 /// Every row that a voyage writes, with the moment of its last change.

@@ -20,8 +20,8 @@ pub struct Attempt {
     pub request_id: Uuid,
     /// The command, if it is serialised: only one of it runs at a time for this caller.
     pub serial: Option<&'static str>,
-    redis_name: String,
-    redis_lock: Option<String>,
+    /// The key's, and the caller's lock's, which only serialised commands have.
+    redis_names: [String; 2],
 }
 
 impl Attempt {
@@ -33,8 +33,8 @@ impl Attempt {
         path: String,
         request_id: Uuid,
     ) -> Self {
-        let redis_name = redis_name(account, &key);
-        Self { account, key, asked, path, request_id, serial: None, redis_name, redis_lock: None }
+        let redis_names = [redis_name(account, &key), String::new()];
+        Self { account, key, asked, path, request_id, serial: None, redis_names }
     }
 
     /// Only the question what has become of a key.
@@ -45,19 +45,23 @@ impl Attempt {
     /// The same, for a serialised command.
     #[must_use]
     pub fn serialised(mut self, command: &'static str) -> Self {
-        self.redis_name = serialised_redis_name(self.account, &self.key);
-        self.redis_lock = Some(lock_redis_name(self.account, command));
+        self.redis_names =
+            [serialised_redis_name(self.account, &self.key), lock_redis_name(self.account, command)];
         self.serial = Some(command);
         self
     }
 
     /// The same inquiry under the name that serialised commands use: whoever asks does not know of which kind the work is.
     pub(crate) fn as_if_serialised(&self) -> Self {
-        Self { redis_name: serialised_redis_name(self.account, &self.key), ..self.clone() }
+        Self {
+            redis_names: [serialised_redis_name(self.account, &self.key), String::new()],
+            serial: None,
+            ..self.clone()
+        }
     }
 
     /// The key's name in Redis, and that of the caller's lock.
-    pub(crate) fn redis_names(&self) -> Vec<&str> {
-        std::iter::once(self.redis_name.as_str()).chain(self.redis_lock.as_deref()).collect()
+    pub(crate) fn redis_names(&self) -> &[String] {
+        if self.serial.is_some() { &self.redis_names } else { &self.redis_names[..1] }
     }
 }

@@ -46,9 +46,9 @@ impl JsonError {
 ///
 /// # Errors
 /// [`JsonError`] for what is not JSON, and for JSON with more than one meaning.
-pub fn canonicalize(document: &[u8]) -> Result<Vec<u8>, JsonError> {
+pub fn canonicalize(document: &[u8]) -> Result<String, JsonError> {
     let text = std::str::from_utf8(document).map_err(|_| JsonError::new("the body is not valid UTF-8"))?;
-    let mut reader = Reader { text, at: 0, out: Vec::with_capacity(text.len()), depth: 0 };
+    let mut reader = Reader { text, at: 0, out: String::with_capacity(text.len()), depth: 0 };
     reader.value()?;
     reader.space();
     if reader.at < text.len() {
@@ -60,7 +60,7 @@ pub fn canonicalize(document: &[u8]) -> Result<Vec<u8>, JsonError> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    out: Vec<u8>,
+    out: String,
     depth: usize,
 }
 
@@ -104,7 +104,7 @@ impl Reader<'_> {
                 for word in ["true", "false", "null"] {
                     if self.text[self.at..].starts_with(word) {
                         self.at += word.len();
-                        self.out.extend_from_slice(word.as_bytes());
+                        self.out.push_str(word);
                         return Ok(());
                     }
                 }
@@ -125,7 +125,7 @@ impl Reader<'_> {
     }
 
     fn array(&mut self) -> Result<(), JsonError> {
-        self.out.push(b'[');
+        self.out.push('[');
         for index in 0.. {
             self.space();
             if index == 0 && self.peek() == Some(b']') {
@@ -134,20 +134,22 @@ impl Reader<'_> {
             self.value().map_err(|fault| fault.within(&format!("[{index}]")))?;
             self.space();
             match self.peek() {
-                Some(b',') => self.out.push(b','),
+                Some(b',') => self.out.push(','),
                 Some(b']') => break,
                 _ => return Err(self.unexpected("',' or ']'")),
             }
             self.at += 1;
         }
         self.at += 1;
-        self.out.push(b']');
+        self.out.push(']');
         Ok(())
     }
 
     fn object(&mut self) -> Result<(), JsonError> {
+        self.out.push('{');
         let first = self.out.len();
         let mut members: Vec<Member> = Vec::new();
+        let mut sorted = true;
         loop {
             self.space();
             if members.is_empty() && self.peek() == Some(b'}') {
@@ -164,43 +166,47 @@ impl Reader<'_> {
                 return Err(self.unexpected("':'"));
             }
             self.at += 1;
-            self.out.push(b':');
+            self.out.push(':');
             if let Err(fault) = self.value() {
-                let key = String::from_utf8_lossy(&self.out[start + 1..key_end - 1]).into_owned();
-                return Err(fault.within(&key));
+                return Err(fault.within(&self.out[start + 1..key_end - 1]));
             }
+            let last = members.last().map(|last| &self.out[last.start..last.key_end]);
+            sorted &= last.is_none_or(|last| last < &self.out[start..key_end]);
             members.push(Member { start, key_end, end: self.out.len() });
             self.space();
             match self.peek() {
-                Some(b',') => self.at += 1,
+                Some(b',') => self.out.push(','),
                 Some(b'}') => break,
                 _ => return Err(self.unexpected("',' or '}'")),
             }
+            self.at += 1;
         }
         self.at += 1;
-        self.sort_members(first, members)
+        // Most writers are consistent, and many sort: then all lies where it belongs already.
+        if !sorted {
+            self.sort_members(first, members)?;
+        }
+        self.out.push('}');
+        Ok(())
     }
 
-    /// Replaces the members written since `first` by the finished object, sorted by key.
+    /// Puts the members written since `first` in the order of their keys.
     fn sort_members(&mut self, first: usize, mut members: Vec<Member>) -> Result<(), JsonError> {
         let written = self.out.split_off(first);
         let key = |member: &Member| &written[member.start - first..member.key_end - first];
         members.sort_by(|a, b| key(a).cmp(key(b)));
         for pair in members.windows(2) {
             if key(&pair[0]) == key(&pair[1]) {
-                let name = String::from_utf8_lossy(key(&pair[0])).into_owned();
                 let fault = JsonError::new("the member stands there twice");
-                return Err(fault.within(name.trim_matches('"')));
+                return Err(fault.within(key(&pair[0]).trim_matches('"')));
             }
         }
-        self.out.push(b'{');
         for (position, member) in members.iter().enumerate() {
             if position > 0 {
-                self.out.push(b',');
+                self.out.push(',');
             }
-            self.out.extend_from_slice(&written[member.start - first..member.end - first]);
+            self.out.push_str(&written[member.start - first..member.end - first]);
         }
-        self.out.push(b'}');
         Ok(())
     }
 
@@ -236,7 +242,7 @@ impl Reader<'_> {
         if !integer && literal.parse::<f64>().is_ok_and(f64::is_infinite) {
             return Err(JsonError::new("the number is out of range"));
         }
-        self.out.extend_from_slice(literal.as_bytes());
+        self.out.push_str(literal);
         Ok(())
     }
 
@@ -250,17 +256,17 @@ impl Reader<'_> {
 
     fn string(&mut self) -> Result<(), JsonError> {
         self.at += 1;
-        self.out.push(b'"');
+        self.out.push('"');
         loop {
             let rest = &self.text[self.at..];
             let plain =
                 rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
-            self.out.extend_from_slice(&rest.as_bytes()[..plain]);
+            self.out.push_str(&rest[..plain]);
             self.at += plain;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    self.out.push(b'"');
+                    self.out.push('"');
                     return Ok(());
                 }
                 Some(b'\\') => {
@@ -321,12 +327,10 @@ impl Reader<'_> {
     fn character(&mut self, character: char) -> Result<(), JsonError> {
         match character {
             '\0' => return Err(JsonError::new("the NUL character is not allowed")),
-            '"' => self.out.extend_from_slice(b"\\\""),
-            '\\' => self.out.extend_from_slice(b"\\\\"),
-            '\u{1}'..='\u{1f}' => {
-                self.out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
-            }
-            plain => self.out.extend_from_slice(plain.encode_utf8(&mut [0; 4]).as_bytes()),
+            '"' => self.out.push_str("\\\""),
+            '\\' => self.out.push_str("\\\\"),
+            '\u{1}'..='\u{1f}' => self.out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            plain => self.out.push(plain),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::canonicalize;
 
 fn canonical(document: &str) -> String {
-    String::from_utf8(canonicalize(document.as_bytes()).unwrap()).unwrap()
+    canonicalize(document.as_bytes()).unwrap()
 }
 
 fn refusal(document: &str) -> String {

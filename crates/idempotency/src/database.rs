@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use deadpool::managed::{self, Manager as _};
 use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod, Runtime, Timeouts};
-use tokio_postgres::types::Type;
 use tokio_postgres::{NoTls, Row};
 
 use connection::{DURABLE, GENERATION_SQL, Opener};
@@ -264,7 +263,7 @@ impl Database {
         query: Query<'_>,
     ) -> Result<(), tokio_postgres::Error> {
         if self.pooler == Pooler::None {
-            connection.prepare_typed_cached(query.sql, &types(query.params)).await?;
+            connection.prepared(query).await?;
         }
         Ok(())
     }
@@ -277,7 +276,7 @@ impl Database {
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         match self.pooler {
             Pooler::None => {
-                let statement = connection.prepare_typed_cached(query.sql, &types(query.params)).await?;
+                let statement = connection.prepared(query).await?;
                 let values: Vec<_> = query.params.iter().map(|param| param.as_sql()).collect();
                 connection.query(&statement, &values).await
             }
@@ -300,10 +299,6 @@ impl Database {
         }
         Ok(())
     }
-}
-
-fn types(params: &[&dyn Param]) -> Vec<Type> {
-    params.iter().map(|param| param.sql_type()).collect()
 }
 
 /// A read that failed.

@@ -100,7 +100,7 @@ mod tests {
             br#"{ "note": "\u00e9", "items": [{"sku":"TEA-001","quantity":2}] }"#,
         )
         .unwrap();
-        let asked = Asked::compute("POST", "/v1/orders?x=1", "orders.create", &body);
+        let asked = Asked::compute("POST", "/v1/orders?x=1", "orders.create", body.as_bytes());
         let digest: String = asked.current.digest.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
             (asked.current.version, digest.as_str()),

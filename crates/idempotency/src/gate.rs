@@ -56,7 +56,9 @@ pub struct Gate {
     breaker: Breaker,
     generation: CurrentGeneration,
     timeout: Duration,
-    lease_ms: u64,
+    lease: Duration,
+    /// In ms, as scripts are told.
+    lease_ms: String,
     cache_body_max: usize,
     undoing: AtomicUsize,
 }
@@ -152,7 +154,8 @@ impl Gate {
             breaker: Breaker::new(),
             generation,
             timeout: config.timeout,
-            lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
+            lease: config.lease,
+            lease_ms: config.lease.as_millis().to_string(),
             cache_body_max: config.cache_body_max,
             undoing: AtomicUsize::new(0),
         }))
@@ -165,8 +168,7 @@ impl Gate {
         // Without a generation no value can be believed, and taking the place would destroy a good one.
         let Some(generation) = self.generation.get() else { return proceed(Hold::Nothing) };
         let mine = value::running(&identity(attempt, generation), token);
-        let answer =
-            self.call(Script::Acquire, attempt, &[&mine, self.lease_ms.to_string().as_bytes()]).await;
+        let answer = self.call(Script::Acquire, attempt, &[&mine, self.lease_ms.as_bytes()]).await;
         match answer {
             Ok(Value::BulkString(said)) => match said.as_slice() {
                 b"F" => proceed(Hold::Place),
@@ -256,8 +258,8 @@ impl Gate {
     /// The heartbeat. Only a living task sends it, so a lease outlives its owner by no more than its length.
     pub async fn renew(&self, attempt: &Attempt, claim: Claim) {
         if claim.hold == Hold::Place {
-            let lease = self.lease_ms.to_string();
-            let _ = self.call(Script::Renew, attempt, &[&claim.token.0, lease.as_bytes()]).await;
+            let arguments: &[&[u8]] = &[&claim.token.0, self.lease_ms.as_bytes()];
+            let _ = self.call(Script::Renew, attempt, arguments).await;
         }
     }
 
@@ -304,7 +306,7 @@ impl Gate {
         let plain = Attempt::inquiry(account, key.clone());
         let mut any = false;
         for asked in [&plain, &plain.as_if_serialised()] {
-            let answer = self.line.evaluate(script, &asked.redis_names(), &[&account.0.to_be_bytes()]).await;
+            let answer = self.line.evaluate(script, asked.redis_names(), &[&account.0.to_be_bytes()]).await;
             any |= matches!(answer.map_err(|fault| fault.to_string())?, Value::Int(1));
         }
         Ok(any)
@@ -312,7 +314,7 @@ impl Gate {
 
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
     pub async fn is_writable(&self) -> bool {
-        self.line.evaluate(Script::Probe, &[PROBE_NAME], &[]).await.is_ok()
+        self.line.evaluate(Script::Probe, &[PROBE_NAME.to_owned()], &[]).await.is_ok()
     }
 
     /// Keeps trying to give a place back for as long as it could be held: an acquire whose reply was lost may be executed
@@ -337,7 +339,7 @@ impl Gate {
                     // An acquire that is executed late comes after a release that finds nothing.
                     Ok(_) => {
                         let since = *answering.get_or_insert_with(Instant::now);
-                        if since.elapsed() > Duration::from_millis(gate.lease_ms) {
+                        if since.elapsed() > gate.lease {
                             break;
                         }
                     }
@@ -353,7 +355,7 @@ impl Gate {
         if !self.breaker.admits() {
             return Err(Fault::NotSent("the breaker is open".to_owned()));
         }
-        let answer = self.line.evaluate(script, &attempt.redis_names(), arguments).await;
+        let answer = self.line.evaluate(script, attempt.redis_names(), arguments).await;
         let was_open = self.breaker.is_open();
         match &answer {
             Ok(_) => self.breaker.succeeded(),

@@ -214,7 +214,7 @@ async fn read<T: DeserializeOwned>(
     let document = body::read_json(request, payload, body_max).await?;
     let input = input::parse(request, &document, operation)?;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let asked = Asked::compute(request.method().as_str(), &path, operation.name, &input.canonical);
+    let asked = Asked::compute(request.method().as_str(), &path, operation.name, input.canonical.as_bytes());
     let attempt = Attempt::new(account, key, asked, path, request_id);
     Ok((if operation.is_serialised { attempt.serialised(operation.name) } else { attempt }, input))
 }

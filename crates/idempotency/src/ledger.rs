@@ -8,17 +8,18 @@ mod claimed;
 mod transaction;
 mod workflows;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use tokio::time::Instant;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, SimpleQueryMessage};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::command::OpeningRead;
-use crate::database::{Database, NoConnection, Param, Query, ReadError, generation_columns, generation_of};
+use crate::database::{Database, NoConnection, Query, ReadError, generation_columns, generation_of};
 use crate::fingerprint::Fingerprint;
 use crate::generation::Generation;
 use crate::policy::Policy;
@@ -33,7 +34,8 @@ pub(crate) use workflows::{Lease, SERIAL_KEY, Step, StepKind};
 /// The constraint that refuses a second record of a key.
 pub(crate) const RECORD_KEY: &str = "idempotency_records_pkey";
 
-const LOCK_SQL: &str = include_str!("ledger/lock.sql");
+/// The proof of who runs: held exactly as long as the transaction, and never waited for. In a text with BEGIN, so not prepared.
+const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock";
 const WAIT_LOCK_SQL: &str = include_str!("ledger/wait_lock.sql");
 const LOOKUP_SQL: &str = include_str!("ledger/lookup.sql");
 /// The look-up where the connection does not tell which database answers.
@@ -48,6 +50,7 @@ const LOOKUP_SAYING_WHERE_SQL: &str = concat!(
 const LOOKUP_WHERE_AT: usize = 16;
 const FORGET_SQL: &str = include_str!("ledger/forget.sql");
 const INSERT_SQL: &str = include_str!("ledger/insert.sql");
+const INSERT_WITH_EVENTS_SQL: &str = include_str!("ledger/insert_with_events.sql");
 const INSERT_SAYING_WHERE_SQL: &str = concat!(
     "WITH inserted AS (",
     include_str!("ledger/insert.sql"),
@@ -130,17 +133,13 @@ impl Ledger {
         fresh: bool,
     ) -> Result<Entered, LedgerError> {
         let transaction = self.begin_with(fresh).await?;
-        let (account, key, lock_key) = (attempt.account.0, attempt.key.as_str(), lock_key(attempt));
-        let lock = Query { sql: LOCK_SQL, params: &[&lock_key] };
+        let (account, key) = (attempt.account.0, attempt.key.as_str());
+        let begin_locked = self.begin_locked(attempt);
         let lookup = Query { sql: self.lookup_sql(), params: &[&account, &key] };
-        let serial_key = attempt.serial.map(|command| hash_lock(attempt, "caller", command));
-        let alone_params: [&dyn Param; 1] = [serial_key.as_ref().unwrap_or(&lock_key)];
-        let alone = Query { sql: LOCK_SQL, params: &alone_params };
         let opening = opening.filter(|read| read.may_fly()).map(|read| (read.sql, read.params()));
         let opening = opening.as_ref().map(|(sql, params)| Query { sql, params });
         let flight = async {
             let connection = transaction.connection();
-            self.database.ready(connection, lock).await?;
             self.database.ready(connection, lookup).await?;
             // A read that cannot be prepared is left to the command, which is told why.
             let opening = match opening {
@@ -148,16 +147,9 @@ impl Ledger {
                 _ => None,
             };
             // Lock and look-up are two statements: one snapshot would be older than the lock.
-            let (begun, lock, alone, found, flown) = tokio::join!(
+            let (begun, found, flown) = tokio::join!(
                 biased;
-                connection.batch_execute(self.database.begin()),
-                self.database.send(connection, lock),
-                async {
-                    match serial_key {
-                        Some(_) => self.database.send(connection, alone).await.map(Some),
-                        None => Ok(None),
-                    }
-                },
+                connection.simple_query(&begin_locked),
                 self.database.send(connection, lookup),
                 async {
                     match opening {
@@ -166,17 +158,31 @@ impl Ledger {
                     }
                 },
             );
-            begun?;
-            Ok::<_, LedgerError>((lock?, alone?, found?, flown))
+            Ok::<_, LedgerError>((begun?, found?, flown))
         };
-        let (lock, alone, found, flown) = self.bounded(flight).await?;
-        let granted = |rows: &[Row]| rows.first().is_some_and(|row| row.get(0));
-        let (locked, alone) = (granted(&lock), alone.is_none_or(|rows| granted(&rows)));
+        let (begun, found, flown) = self.bounded(flight).await?;
+        // The last rows are those of the locks; what a pooler's BEGIN sets comes before.
+        let mut locks = begun.iter().rev().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0) == Some("t")),
+            _ => None,
+        });
+        let alone = attempt.serial.is_none() || locks.next().unwrap_or_default();
+        let locked = locks.next().unwrap_or_default();
         let record = transaction.read_record(&found)?;
         if let Some(record) = &record {
             self.database.generation.set(record.generation);
         }
         Ok(Entered { locked, alone, record, flown, transaction })
+    }
+
+    /// BEGIN and the locks (the key's; then, of a serialised command, the caller's) in one text, which the server answers at
+    /// once: each further message is one more turn of both sides. The locks are numbers of our own making, nothing of a caller.
+    fn begin_locked(&self, attempt: &Attempt) -> String {
+        let mut text = format!("{}; {TRY_LOCK}({})", self.database.begin(), lock_key(attempt));
+        if let Some(command) = attempt.serial {
+            let _ = write!(text, "; {TRY_LOCK}({})", hash_lock(attempt, "caller", command));
+        }
+        text
     }
 
     /// The record of a key, in one round trip and without a lock.

@@ -84,13 +84,7 @@ pub async fn run(
         ));
         all_gone(&database, forgotten_before + expired, began).await?;
         let all_gone = worked + began.elapsed();
-        all.push(Cycle {
-            quiet,
-            reaping,
-            expired,
-            forgotten_meanwhile,
-            all_gone,
-        });
+        all.push(Cycle { quiet, reaping, expired, forgotten_meanwhile, all_gone });
         fill::vacuum(&database).await?;
     }
     Ok(all)

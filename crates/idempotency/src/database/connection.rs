@@ -3,13 +3,15 @@
 //! Knows deadpool's manager and the first words on a connection. Invariant: a connection that was handed out has been
 //! greeted; without a pooler in between, it speaks with that one server until it ends.
 
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
 
 use deadpool::managed::{self, Metrics, RecycleResult};
 use deadpool_postgres::{ClientWrapper, Manager};
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 
-use super::Pooler;
+use super::{Pooler, Query};
 use crate::generation::{CurrentGeneration, Generation};
 
 /// Which database answers: its oid and the start of its server, in microseconds since 1970.
@@ -32,11 +34,43 @@ pub(super) const DURABLE: &str = "set_config('synchronous_commit', CASE WHEN cur
 pub(crate) type Object = managed::Object<Opener>;
 
 /// An open connection and what it greeted.
-#[derive(Debug)]
 pub(crate) struct Connection {
     client: ClientWrapper,
     /// The database at the other end; behind a transaction pooler, the one that happened to answer first.
     pub(crate) generation: Generation,
+    /// Prepared statements by the place and length of their text, which is static: to hash the text itself, hundreds of bytes,
+    /// with every execution was felt.
+    statements: Mutex<HashMap<(usize, usize), Statement>>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// The statement of a query, prepared when this connection meets it first.
+    pub(super) async fn prepared(&self, query: Query<'_>) -> Result<Statement, tokio_postgres::Error> {
+        let place = (query.sql.as_ptr() as usize, query.sql.len());
+        // One text may be met with other types; then the slower way tells them apart.
+        let fits = |known: &&Statement| {
+            let types = known.params();
+            types.len() == query.params.len()
+                && types.iter().zip(query.params).all(|(known, param)| *known == param.sql_type())
+        };
+        if let Some(known) = self.statements().get(&place).filter(fits) {
+            return Ok(known.clone());
+        }
+        let types: Vec<_> = query.params.iter().map(|param| param.sql_type()).collect();
+        let statement = self.client.prepare_typed_cached(query.sql, &types).await?;
+        self.statements().insert(place, statement.clone());
+        Ok(statement)
+    }
+
+    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<(usize, usize), Statement>> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Deref for Connection {
@@ -72,7 +106,7 @@ impl managed::Manager for Opener {
         }
         let generation = generation_of(&client.query_typed_one(GENERATION_SQL, &[]).await?, 0);
         self.seen.set(generation);
-        Ok(Connection { client, generation })
+        Ok(Connection { client, generation, statements: Mutex::default() })
     }
 
     async fn recycle(

@@ -99,7 +99,7 @@ impl Line {
     pub(super) async fn evaluate(
         &self,
         script: Script,
-        names: &[&str],
+        names: &[String],
         arguments: &[&[u8]],
     ) -> Result<Value, Fault> {
         // The serial of the connection that the command went to last; 0 while it has not been sent.
@@ -130,7 +130,7 @@ impl Line {
         &self,
         sent: &AtomicU64,
         script: Script,
-        names: &[&str],
+        names: &[String],
         arguments: &[&[u8]],
     ) -> Result<Value, Fault> {
         let (serial, mut connection) = self.connection().await?;
@@ -194,13 +194,13 @@ impl Line {
 async fn evaluate_on(
     connection: &mut redis::aio::MultiplexedConnection,
     script: Script,
-    names: &[&str],
+    names: &[String],
     arguments: &[&[u8]],
 ) -> Result<Value, RedisError> {
     let mut command = redis::cmd("EVALSHA");
     command.arg(SCRIPTS[script as usize].1.get_hash()).arg(names.len());
     for name in names {
-        command.arg(*name);
+        command.arg(name);
     }
     for argument in arguments {
         command.arg(*argument);

@@ -8,9 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::canonical::canonicalize;
 use crate::command::{Command, Invalid};
-use crate::objects::Node;
+use crate::objects::Objects;
 use crate::problem::Problem;
 use crate::problems;
+
+const NOT_OBJECT: &str = "the body must be a JSON object";
 
 /// What a route takes: a command or a workflow, without its work.
 pub(super) struct Operation<T> {
@@ -31,7 +33,7 @@ impl<C: Command> Operation<C> {
 pub(super) struct Input<T> {
     pub(super) typed: T,
     /// The canonical form of the body, for the fingerprint.
-    pub(super) canonical: Vec<u8>,
+    pub(super) canonical: String,
     /// All members, those of the path too, as JSON; empty if they are not kept.
     pub(super) members: Vec<u8>,
 }
@@ -43,10 +45,20 @@ pub(super) fn parse<T: DeserializeOwned>(
     operation: &Operation<T>,
 ) -> Result<Input<T>, Problem> {
     let canonical = canonicalize(document).map_err(|fault| invalid(fault.to_string()))?;
-    let members = members(request, &canonical)?;
-    let kept = if operation.is_kept { serde_json::to_vec(&members) } else { Ok(Vec::new()) };
-    let kept = kept.map_err(|fault| invalid(fault.to_string()))?;
-    let typed = match T::deserialize(Node(members)) {
+    let mut kept = Vec::new();
+    let typed = if operation.is_kept || !request.match_info().is_empty() {
+        let members = members(request, &canonical)?;
+        if operation.is_kept {
+            kept = serde_json::to_vec(&members).map_err(|fault| invalid(fault.to_string()))?;
+        }
+        T::deserialize(Objects(members))
+    } else if canonical.starts_with('{') {
+        // Nothing to put beside the members: straight into the type.
+        T::deserialize(Objects(&mut serde_json::Deserializer::from_str(&canonical)))
+    } else {
+        return Err(invalid(NOT_OBJECT.to_owned()));
+    };
+    let typed = match typed {
         Ok(typed) => typed,
         Err(_) => at_fault(request, &canonical)?,
     };
@@ -55,8 +67,8 @@ pub(super) fn parse<T: DeserializeOwned>(
 }
 
 /// Reads it once more, now keeping account of where it is: only an error is interested in that.
-fn at_fault<T: DeserializeOwned>(request: &HttpRequest, canonical: &[u8]) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(Node(members(request, canonical)?)).map_err(|fault| {
+fn at_fault<T: DeserializeOwned>(request: &HttpRequest, canonical: &str) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(Objects(members(request, canonical)?)).map_err(|fault| {
         // An id that cannot be one names nothing.
         match fault.path().iter().next() {
             Some(serde_path_to_error::Segment::Map { key }) if request.match_info().get(key).is_some() => {
@@ -68,9 +80,9 @@ fn at_fault<T: DeserializeOwned>(request: &HttpRequest, canonical: &[u8]) -> Res
 }
 
 /// The members of the body, and the parameters of the path.
-fn members(request: &HttpRequest, canonical: &[u8]) -> Result<Value, Problem> {
-    let not_object = |_| invalid("the body must be a JSON object".to_owned());
-    let mut members: Map<String, Value> = serde_json::from_slice(canonical).map_err(not_object)?;
+fn members(request: &HttpRequest, canonical: &str) -> Result<Value, Problem> {
+    let not_object = |_| invalid(NOT_OBJECT.to_owned());
+    let mut members: Map<String, Value> = serde_json::from_str(canonical).map_err(not_object)?;
     for (name, value) in request.match_info().iter() {
         if members.insert(name.to_owned(), Value::String(value.to_owned())).is_some() {
             return Err(invalid(format!("{name}: it is named by the path already")));

@@ -87,12 +87,13 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
 
 /// Says what of the caller's preferences was applied: how long it waited at most, in whole seconds; whether it was answered at once.
 pub(super) fn preference_applied(response: &mut HttpResponse, waited: Option<Duration>, at_once: bool) {
+    if waited.is_none() && !at_once {
+        return;
+    }
     let waited = waited.map(|patience| format!("wait={}", patience.as_secs()));
     let applied: Vec<String> =
         at_once.then(|| "respond-async".to_owned()).into_iter().chain(waited).collect();
-    if let Ok(value) = HeaderValue::from_str(&applied.join(", "))
-        && !value.is_empty()
-    {
+    if let Ok(value) = HeaderValue::from_str(&applied.join(", ")) {
         response.headers_mut().insert(PREFERENCE_APPLIED, value);
     }
 }

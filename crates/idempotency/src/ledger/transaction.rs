@@ -15,12 +15,14 @@ use tokio::time::Instant;
 use tokio_postgres::{NoTls, Row};
 
 use super::{
-    INSERT_SAYING_WHERE_SQL, INSERT_SQL, LOOKUP_WHERE_AT, Ledger, LedgerError, ms, read_record, status_word,
+    INSERT_SAYING_WHERE_SQL, INSERT_SQL, INSERT_WITH_EVENTS_SQL, LOOKUP_WHERE_AT, Ledger, LedgerError, ms,
+    read_record, status_word,
 };
 use crate::attempt::Attempt;
 use crate::command::{Done, Effects, LastWrite};
-use crate::database::{Database, Object, Query, discard, generation_behind};
+use crate::database::{Database, Object, Param, Query, discard, generation_behind};
 use crate::generation::Generation;
+use crate::outbox::Event;
 use crate::record::{Record, Status};
 use crate::sqlstate;
 
@@ -48,6 +50,19 @@ pub struct Durable {
 
 /// How a transaction with an answer ended.
 pub type Completed = Ended<Durable>;
+
+/// What flies ahead of the statement that is the check.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead<'a> {
+    events: &'a [Event],
+    last: &'a [LastWrite],
+}
+
+impl<'a> Ahead<'a> {
+    pub(super) fn of(effects: &'a Effects) -> Self {
+        Self { events: &effects.events, last: &effects.last }
+    }
+}
 
 /// A transaction that was begun by hand. Dropped unfinished (an early return, a cancelled future, a panic), its
 /// connection is discarded: no recycling method would notice the open transaction.
@@ -120,38 +135,47 @@ impl Transaction {
             (attempt.asked.current.digest.to_vec(), i16::from(attempt.asked.current.version));
         let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
         let body = work.kept.then_some(reply.body.as_slice());
-        let direct = self.database.connections_are_direct();
-        let record = Query {
-            sql: if direct { INSERT_SQL } else { INSERT_SAYING_WHERE_SQL },
-            params: &[
-                &account,
-                &key,
-                &path,
-                &hash,
-                &version,
-                &attempt.request_id,
-                &word,
-                &code,
-                &headers,
-                &body,
-                &ledger.result_retention_ms,
-                &ledger.key_retention_ms,
-            ],
+        let outbox = crate::outbox::Columns::of(attempt.account, &effects.events);
+        let [_, ids, kinds, data] = outbox.params();
+        let params: [&dyn Param; 15] = [
+            &account,
+            &key,
+            &path,
+            &hash,
+            &version,
+            &attempt.request_id,
+            &word,
+            &code,
+            &headers,
+            &body,
+            &ledger.result_retention_ms,
+            &ledger.key_retention_ms,
+            ids,
+            kinds,
+            data,
+        ];
+        let without_events = &params[..12];
+        let (sql, params, ahead) = if !self.database.connections_are_direct() {
+            (INSERT_SAYING_WHERE_SQL, without_events, Ahead::of(effects))
+        } else if effects.events.is_empty() {
+            (INSERT_SQL, without_events, Ahead::of(effects))
+        } else {
+            (INSERT_WITH_EVENTS_SQL, &params[..], Ahead { events: &[], last: &effects.last })
         };
-        self.commit_answer(attempt, effects, record, deadline).await
+        self.commit_answer(attempt, ahead, Query { sql, params }, deadline).await
     }
 
     /// Last writes, events, a statement that writes the record and says until when its answer is replayed, and COMMIT.
     pub(super) async fn commit_answer(
         self,
         attempt: &Attempt,
-        effects: &Effects,
+        ahead: Ahead<'_>,
         record: Query<'_>,
         deadline: Instant,
     ) -> Completed {
         let database = self.database.clone();
         let ended = self
-            .commit(attempt, effects, record, deadline, |connection, rows| {
+            .commit(attempt, ahead, record, deadline, |connection, rows| {
                 let row = rows.first()?;
                 let generation = generation_behind(connection, row, 1);
                 Some(Durable { expires_ms: ms(row.get(0)), generation })
@@ -168,13 +192,13 @@ impl Transaction {
     pub(super) async fn commit<T>(
         mut self,
         attempt: &Attempt,
-        effects: &Effects,
+        ahead: Ahead<'_>,
         check: Query<'_>,
         deadline: Instant,
         read: impl FnOnce(&Object, Vec<Row>) -> Option<T> + Send,
     ) -> Ended<T> {
         let Some(connection) = self.connection.take() else { return Ended::Unknown };
-        let ended = send_all(&self.database, &connection, attempt, effects, check, deadline, read).await;
+        let ended = send_all(&self.database, &connection, attempt, ahead, check, deadline, read).await;
         match &ended {
             Ended::Committed(_) => {}
             // The server tells the error before it lets the locks go: one more answer, so that a retry finds the key free.
@@ -192,12 +216,12 @@ async fn send_all<T>(
     database: &Database,
     connection: &Object,
     attempt: &Attempt,
-    effects: &Effects,
+    ahead: Ahead<'_>,
     check: Query<'_>,
     deadline: Instant,
     read: impl FnOnce(&Object, Vec<Row>) -> Option<T>,
 ) -> Ended<T> {
-    let Effects { events, last } = effects;
+    let Ahead { events, last } = ahead;
     let outbox = crate::outbox::Columns::of(attempt.account, events);
     let outbox_params = outbox.params();
     let last_params: Vec<_> = last.iter().map(LastWrite::params).collect();

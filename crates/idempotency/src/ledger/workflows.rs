@@ -7,6 +7,7 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::transaction::Ahead;
 use super::{Completed, Ended, Ledger, LedgerError, Transaction, read_record, status_word};
 use crate::attempt::Attempt;
 use crate::command::{Done, Effects};
@@ -110,7 +111,7 @@ impl Ledger {
             ],
         };
         transaction
-            .commit(attempt, &Effects::default(), insert, self.soon(), |_, rows| rows.first().map(|_| ()))
+            .commit(attempt, Ahead::default(), insert, self.soon(), |_, rows| rows.first().map(|_| ()))
             .await
     }
 
@@ -126,7 +127,7 @@ impl Ledger {
         let params: [&dyn Param; 5] = [&account, &key, &last, &lease.token, &self.lease_ms];
         let swap = Query { sql: TAKE_OVER_SQL, params: &params };
         transaction
-            .commit(attempt, &Effects::default(), swap, self.soon(), |_, rows| Some(!rows.is_empty()))
+            .commit(attempt, Ahead::default(), swap, self.soon(), |_, rows| Some(!rows.is_empty()))
             .await
     }
 
@@ -190,7 +191,9 @@ impl Ledger {
         let (account, key, position) = (attempt.account.0, attempt.key.as_str(), place(position));
         let params: [&dyn Param; 5] = [&account, &key, &position, &name, &result];
         let line = Query { sql: STEP_DONE_SQL, params: &params };
-        transaction.commit(attempt, effects, line, self.soon(), |_, rows| rows.first().map(|_| ())).await
+        transaction
+            .commit(attempt, Ahead::of(effects), line, self.soon(), |_, rows| rows.first().map(|_| ()))
+            .await
     }
 
     /// Journals a foreign call before it is made. `false`: another executor has the lease.
@@ -284,7 +287,7 @@ impl Ledger {
                 &self.key_retention_ms,
             ],
         };
-        transaction.commit_answer(attempt, effects, record, self.soon()).await
+        transaction.commit_answer(attempt, Ahead::of(effects), record, self.soon()).await
     }
 
     /// An operation of this account, with its key.
@@ -322,8 +325,7 @@ impl Ledger {
         let begun = async { Ok(transaction.connection().batch_execute(self.database.begin()).await?) };
         self.bounded(begun).await?;
         let query = Query { sql, params: &params };
-        match transaction.commit(attempt, &Effects::default(), query, self.soon(), |_, rows| Some(rows)).await
-        {
+        match transaction.commit(attempt, Ahead::default(), query, self.soon(), |_, rows| Some(rows)).await {
             Ended::Committed(rows) => Ok(rows),
             Ended::RolledBack(error) => Err(LedgerError::Database(error)),
             Ended::Unknown => Err(LedgerError::TimedOut),

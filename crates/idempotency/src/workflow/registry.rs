@@ -6,10 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::{Bound, Job, Workflow};
-use crate::objects::Node;
+use crate::objects::Objects;
 
 type Read = Box<dyn Fn(Vec<u8>) -> Result<Arc<dyn Job>, serde_json::Error> + Send + Sync>;
 
@@ -29,8 +27,7 @@ impl Workflows {
     #[must_use]
     pub fn with<W: Workflow>(mut self, state: Arc<W::State>) -> Self {
         let read = move |request: Vec<u8>| {
-            let members: Map<String, Value> = serde_json::from_slice(&request)?;
-            let workflow = W::deserialize(Node(Value::Object(members)))?;
+            let workflow = W::deserialize(Objects(&mut serde_json::Deserializer::from_slice(&request)))?;
             Ok(Arc::new(Bound { workflow, request, state: Arc::clone(&state) }) as Arc<dyn Job>)
         };
         self.known.insert(W::NAME, Box::new(read));
