@@ -234,3 +234,44 @@ async fn a_command_that_stands_still_in_its_transaction_is_told_so() {
     app.replica().process.line_containing("idled in its transaction for longer than IDEMPOTENCY_LEASE").await;
     assert_eq!(app.events("probe.ran").await, 0);
 }
+
+/// Without Redis the process does not begin to remember keys itself: its memory stays as it is, however many were sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn fresh_keys_without_redis_leave_nothing_in_memory() {
+    /// Each key takes this at least, wherever it is kept.
+    const KEY_LEN: usize = 250;
+    const WARM: usize = 3_000;
+    const KEYS: usize = 8_000;
+    let app = Arc::new(App::builder(World::Absent).start().await);
+    let send = async |from: usize, to: usize| {
+        let clients: Vec<_> = (0..16)
+            .map(|client| {
+                let app = Arc::clone(&app);
+                tokio::spawn(async move {
+                    let opened = Connection::open(app.replica().api).await;
+                    let mut connection = opened.expect("a connection").bound(BOUND);
+                    for number in (from..to).skip(client).step_by(16) {
+                        let request = app.request("/v1/orders", &format!("{number:0>KEY_LEN$}"), &order(1));
+                        assert_eq!(connection.exchange(&request).await.expect("an answer").status, 201);
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.expect("a task");
+        }
+    };
+    let pid = app.replica().process.pid();
+    send(0, WARM).await;
+    let before = resident_bytes(pid);
+    send(WARM, WARM + KEYS).await;
+    let grown = resident_bytes(pid).saturating_sub(before);
+    assert!(grown < KEYS * KEY_LEN / 2, "{grown} bytes more after {KEYS} keys");
+}
+
+/// What a process has in memory.
+fn resident_bytes(pid: u32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+}
