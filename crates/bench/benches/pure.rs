@@ -5,7 +5,7 @@
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use idempotency::value::{self, Identity, Token};
+use idempotency::value::{self, Identity};
 use idempotency::{AccountId, Asked, Finished, Generation, IdempotencyKey, StoredReply};
 use uuid::Uuid;
 
@@ -60,9 +60,9 @@ fn answer() -> Finished {
 }
 
 #[divan::bench]
-fn value_running(bencher: Bencher<'_, '_>) {
-    let (identity, token) = (identity(), Token::random());
-    bencher.bench(|| value::running(black_box(&identity), token));
+fn value_wanted(bencher: Bencher<'_, '_>) {
+    let identity = identity();
+    bencher.bench(|| value::wanted(black_box(&identity)));
 }
 
 #[divan::bench]

@@ -48,7 +48,8 @@ impl JsonError {
 /// [`JsonError`] for what is not JSON, and for JSON with more than one meaning.
 pub fn canonicalize(document: &[u8]) -> Result<String, JsonError> {
     let text = std::str::from_utf8(document).map_err(|_| JsonError::new("the body is not valid UTF-8"))?;
-    let mut reader = Reader { text, at: 0, out: String::with_capacity(text.len()), depth: 0 };
+    let out = String::with_capacity(text.len());
+    let mut reader = Reader { text, at: 0, out, members: Vec::new(), depth: 0 };
     reader.value()?;
     reader.space();
     if reader.at < text.len() {
@@ -61,6 +62,8 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     out: String,
+    /// Of all objects that are open, the innermost last.
+    members: Vec<Member>,
     depth: usize,
 }
 
@@ -147,12 +150,11 @@ impl Reader<'_> {
 
     fn object(&mut self) -> Result<(), JsonError> {
         self.out.push('{');
-        let first = self.out.len();
-        let mut members: Vec<Member> = Vec::new();
+        let (start_of_members, mine) = (self.out.len(), self.members.len());
         let mut sorted = true;
         loop {
             self.space();
-            if members.is_empty() && self.peek() == Some(b'}') {
+            if self.members.len() == mine && self.peek() == Some(b'}') {
                 break;
             }
             if self.peek() != Some(b'"') {
@@ -170,9 +172,9 @@ impl Reader<'_> {
             if let Err(fault) = self.value() {
                 return Err(fault.within(&self.out[start + 1..key_end - 1]));
             }
-            let last = members.last().map(|last| &self.out[last.start..last.key_end]);
+            let last = self.members[mine..].last().map(|last| &self.out[last.start..last.key_end]);
             sorted &= last.is_none_or(|last| last < &self.out[start..key_end]);
-            members.push(Member { start, key_end, end: self.out.len() });
+            self.members.push(Member { start, key_end, end: self.out.len() });
             self.space();
             match self.peek() {
                 Some(b',') => self.out.push(','),
@@ -182,17 +184,19 @@ impl Reader<'_> {
             self.at += 1;
         }
         self.at += 1;
-        // Most writers are consistent, and many sort: then all lies where it belongs already.
+        // Many writers sort: then all lies where it belongs already.
         if !sorted {
-            self.sort_members(first, members)?;
+            self.sort_members(start_of_members, mine)?;
         }
+        self.members.truncate(mine);
         self.out.push('}');
         Ok(())
     }
 
-    /// Puts the members written since `first` in the order of their keys.
-    fn sort_members(&mut self, first: usize, mut members: Vec<Member>) -> Result<(), JsonError> {
+    /// Puts the members from `mine` on, which were written since `first`, in the order of their keys.
+    fn sort_members(&mut self, first: usize, mine: usize) -> Result<(), JsonError> {
         let written = self.out.split_off(first);
+        let members = &mut self.members[mine..];
         let key = |member: &Member| &written[member.start - first..member.key_end - first];
         members.sort_by(|a, b| key(a).cmp(key(b)));
         for pair in members.windows(2) {

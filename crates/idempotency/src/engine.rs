@@ -118,7 +118,7 @@ impl Engine {
     /// Executes an attempt. A duplicate of a running first waits for up to `patience` and gets its answer.
     pub async fn execute<C: Command>(
         self: Arc<Self>,
-        attempt: Attempt,
+        attempt: Arc<Attempt>,
         command: C,
         state: Arc<C::State>,
         patience: Duration,
@@ -129,7 +129,7 @@ impl Engine {
     /// Begins a workflow, or goes on with it; answers [`Answer::Accepted`] at once if `asynchronous`, else once it takes too long.
     pub(crate) async fn execute_workflow(
         self: Arc<Self>,
-        attempt: Attempt,
+        attempt: Arc<Attempt>,
         job: Arc<dyn Job>,
         asynchronous: bool,
         patience: Duration,
@@ -137,8 +137,7 @@ impl Engine {
         self.perform(attempt, Task::Workflow { job, asynchronous }, patience).await
     }
 
-    async fn perform(self: Arc<Self>, attempt: Attempt, task: Task, patience: Duration) -> Answer {
-        let attempt = Arc::new(attempt);
+    async fn perform(self: Arc<Self>, attempt: Arc<Attempt>, task: Task, patience: Duration) -> Answer {
         let mut answer = self.begin(&attempt, &task).await;
         if answer == Answer::InProgress && !patience.is_zero() {
             answer = Box::pin(self.wait(&attempt, &task, patience)).await;
@@ -164,7 +163,8 @@ impl Engine {
         }
         // Asked in the request itself: a retry that Redis answers costs no task.
         let asking = Asking::new(self, attempt, &work);
-        let said = self.gate.acquire(attempt, asking.claim).await;
+        // In a box of its own: the allocator is quick up to a kilobyte, and everything around is copied on its way.
+        let said = Box::pin(self.gate.acquire(attempt, asking.claim)).await;
         asking.heard();
         match self.heard(attempt, said).await {
             Ok(claim) => {

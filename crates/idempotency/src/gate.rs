@@ -167,8 +167,9 @@ impl Gate {
         let proceed = |hold| Acquired::Proceed(Claim { token, hold });
         // Without a generation no value can be believed, and taking the place would destroy a good one.
         let Some(generation) = self.generation.get() else { return proceed(Hold::Nothing) };
-        let mine = value::running(&identity(attempt, generation), token);
-        let answer = self.call(Script::Acquire, attempt, &[&mine, self.lease_ms.as_bytes()]).await;
+        let wanted = value::wanted(&identity(attempt, generation));
+        let owner = [&token.0, self.lease_ms.as_bytes()].concat();
+        let answer = self.call(Script::Acquire, attempt, &[&wanted, &owner]).await;
         match answer {
             Ok(Value::BulkString(said)) => match said.as_slice() {
                 b"F" => proceed(Hold::Place),

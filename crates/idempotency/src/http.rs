@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::{ConnectionType, Method, header};
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, Method};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, Resource, guard, web};
 use futures_util::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
@@ -39,6 +40,11 @@ pub use signed::{Origin, Signed, signed};
 pub use status::{key_status, policy};
 
 pub use respond::{EXPOSED_HEADERS, REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
+
+/// Whose value is an [`IdempotencyKey`].
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Whose values are [`Preferences`].
+static PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// Who is calling. A service brings its own way to tell and registers it as `web::Data<Authenticator>`.
 pub trait Authenticate: 'static {
@@ -149,7 +155,7 @@ async fn respond_to<T: DeserializeOwned, Executing: Future<Output = Answer>>(
     payload: web::Payload,
     services: Services,
     operation: &Operation<T>,
-    execute: impl FnOnce(Arc<Engine>, Attempt, Input<T>, Wishes) -> Executing,
+    execute: impl FnOnce(Arc<Engine>, Arc<Attempt>, Input<T>, Wishes) -> Executing,
 ) -> HttpResponse {
     let request_id = Uuid::now_v7();
     let mut payload = payload.into_inner();
@@ -161,12 +167,12 @@ async fn respond_to<T: DeserializeOwned, Executing: Future<Output = Answer>>(
 
 /// Refuses what did not pass the checks, executes what did, and answers.
 async fn proceed<T, Executing: Future<Output = Answer>>(
-    read: Result<(Attempt, Input<T>), Problem>,
+    read: Result<(Arc<Attempt>, Input<T>), Problem>,
     request: &HttpRequest,
     mut payload: Payload,
     request_id: Uuid,
     (engine, shutdown): (web::Data<Engine>, &Shutdown),
-    execute: impl FnOnce(Arc<Engine>, Attempt, Input<T>, Wishes) -> Executing,
+    execute: impl FnOnce(Arc<Engine>, Arc<Attempt>, Input<T>, Wishes) -> Executing,
 ) -> HttpResponse {
     let (attempt, input) = match read {
         Ok(read) => read,
@@ -184,8 +190,7 @@ async fn proceed<T, Executing: Future<Output = Answer>>(
         response.head_mut().set_connection_type(ConnectionType::Close);
         return response;
     };
-    let preferences =
-        Preferences::parse(request.headers().get_all("prefer").map(header::HeaderValue::as_bytes));
+    let preferences = Preferences::parse(request.headers().get_all(&PREFER).map(HeaderValue::as_bytes));
     let patience = engine.policy().patience(&preferences);
     let wishes = Wishes { patience, respond_async: preferences.respond_async };
     // Boxed: actix boxes the whole handler, and the allocator is quick only up to a kilobyte.
@@ -204,9 +209,9 @@ async fn read<T: DeserializeOwned>(
     authenticator: &Authenticator,
     body_max: usize,
     operation: &Operation<T>,
-) -> Result<(Attempt, Input<T>), Problem> {
+) -> Result<(Arc<Attempt>, Input<T>), Problem> {
     let account = authenticator.authenticate(request).await?;
-    let lines = request.headers().get_all("idempotency-key").map(header::HeaderValue::as_bytes);
+    let lines = request.headers().get_all(&IDEMPOTENCY_KEY).map(HeaderValue::as_bytes);
     let key = IdempotencyKey::parse(lines).map_err(|error| match error {
         KeyError::Missing => problems::KEY_MISSING.because(error.to_string()),
         KeyError::Invalid(_) => problems::KEY_INVALID.because(error.to_string()),
@@ -216,7 +221,8 @@ async fn read<T: DeserializeOwned>(
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let asked = Asked::compute(request.method().as_str(), &path, operation.name, input.canonical.as_bytes());
     let attempt = Attempt::new(account, key, asked, path, request_id);
-    Ok((if operation.is_serialised { attempt.serialised(operation.name) } else { attempt }, input))
+    let attempt = if operation.is_serialised { attempt.serialised(operation.name) } else { attempt };
+    Ok((Arc::new(attempt), input))
 }
 
 /// What a worker's application needs for commands, besides each command's own state.

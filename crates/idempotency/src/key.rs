@@ -4,8 +4,6 @@
 //! from a key. Knows nothing of HTTP frameworks or stores. Invariant: two headers are the same key if and only if
 //! [`IdempotencyKey::as_str`] is equal, and no two (account, key) pairs share a [`redis_name`].
 
-use std::fmt::Write as _;
-
 /// Longest key after unquoting, in characters (all are ASCII, so also in bytes).
 pub const KEY_LEN_MAX: usize = 255;
 
@@ -122,7 +120,13 @@ pub fn lock_redis_name(account: AccountId, command: &str) -> String {
 
 fn named(account: &str, key: &IdempotencyKey) -> String {
     let mut name = String::with_capacity(32 + key.0.len());
-    let _ = write!(name, "idem:v1:{account}:");
+    for part in ["idem:v1:", account, ":"] {
+        name.push_str(part);
+    }
+    if !key.0.contains(['{', '}', '%']) {
+        name.push_str(&key.0);
+        return name;
+    }
     for character in key.0.chars() {
         match character {
             '{' => name.push_str("%7B"),

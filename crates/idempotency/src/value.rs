@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 /// Version of this layout. A value of another version is left alone and counts as a miss.
 pub const FORMAT: u8 = 1;
+const ACCOUNT_END: usize = 51;
 const HEADER_LEN: usize = 59;
 const REPLY_AT: usize = 75;
 
@@ -60,10 +61,11 @@ fn header(state: u8, identity: &Identity, expires_ms: i64, capacity: usize) -> V
     value
 }
 
-/// A place taken by the owner of `token`.
-pub fn running(identity: &Identity, token: Token) -> Vec<u8> {
-    let mut value = header(b'R', identity, 0, 16);
-    value.extend_from_slice(&token.0);
+/// What the answer to this request begins with, once it is there. What the acquire script writes in a place that it takes is made of
+/// this: with state R, no expiry, and the owner's token behind.
+pub fn wanted(identity: &Identity) -> Vec<u8> {
+    let mut value = header(b'D', identity, 0, 0);
+    value.truncate(ACCOUNT_END);
     value
 }
 
@@ -125,7 +127,9 @@ mod tests {
         let value = done(&identity, &whole, 16);
         assert_eq!(finished(&value, AccountId(42)), Some(whole.clone()));
         assert_eq!(finished(&value, AccountId(43)), None);
-        assert_eq!(finished(&running(&identity, Token::random()), AccountId(42)), None);
+        assert_eq!(value[..51], wanted(&identity));
+        let running = [&[value[0], b'R'], &value[2..51], &[0; 8], &Token::random().0[..]].concat();
+        assert_eq!(finished(&running, AccountId(42)), None);
         assert_eq!(finished(&done(&identity, &whole, 3), AccountId(42)), None, "too big: only the marker");
         let reference = Finished { kept: false, ..whole };
         assert_eq!(finished(&done(&identity, &reference, 16), AccountId(42)), Some(reference));

@@ -129,10 +129,12 @@ impl Authenticate for ApiKeys {
     }
 }
 
+const SCHEME: &[u8] = b"Bearer ";
+
 /// The bearer token of a request, if it has exactly one.
 pub(crate) fn bearer(request: &HttpRequest) -> Option<&str> {
     let mut lines = request.headers().get_all(header::AUTHORIZATION);
-    let line = lines.next()?.to_str().ok()?;
-    let (scheme, token) = line.split_once(' ')?;
-    (scheme.eq_ignore_ascii_case("bearer") && lines.next().is_none()).then(|| token.trim())
+    let (scheme, token) = lines.next()?.as_bytes().split_at_checked(SCHEME.len())?;
+    let is_only_one = scheme.eq_ignore_ascii_case(SCHEME) && lines.next().is_none();
+    is_only_one.then_some(token.trim_ascii()).and_then(|token| std::str::from_utf8(token).ok())
 }

@@ -105,13 +105,14 @@ impl Line {
         // The serial of the connection that the command went to last; 0 while it has not been sent.
         let sent = AtomicU64::new(0);
         let calls = async {
-            match self.call(&sent, script, names, arguments).await {
-                Err(Fault::Lost(_)) => match self.call(&sent, script, names, arguments).await {
+            let mut again = false;
+            loop {
+                match self.call(&sent, script, names, arguments).await {
+                    Err(Fault::Lost(_)) if !again => again = true,
                     // The first one may have been executed, whatever became of the second.
-                    Err(Fault::NotSent(why)) => Err(Fault::Lost(why)),
-                    second => second,
-                },
-                first => first,
+                    Err(Fault::NotSent(why)) if again => return Err(Fault::Lost(why)),
+                    answer => return answer,
+                }
             }
         };
         match tokio::time::timeout(self.timeout, calls).await {
@@ -119,7 +120,7 @@ impl Line {
             Err(_) => match sent.load(Ordering::Relaxed) {
                 0 => Err(Fault::NotSent(format!("no connection within {:?}", self.timeout))),
                 serial => {
-                    self.forget(serial).await;
+                    Box::pin(self.forget(serial)).await;
                     Err(Fault::Lost(format!("none within {:?}", self.timeout)))
                 }
             },
@@ -137,7 +138,8 @@ impl Line {
         sent.store(serial, Ordering::Relaxed);
         match evaluate_on(&mut connection, script, names, arguments).await {
             Ok(value) => Ok(value),
-            Err(error) => Err(self.judge(serial, error).await),
+            // Boxed, as all that seldom happens: every call would carry its state.
+            Err(error) => Err(Box::pin(self.judge(serial, error)).await),
         }
     }
 
@@ -205,12 +207,15 @@ async fn evaluate_on(
     for argument in arguments {
         command.arg(*argument);
     }
-    match command.query_async(connection).await {
-        Err(error) if error.code() == Some("NOSCRIPT") => {
-            load_scripts(connection).await?;
-            command.query_async(connection).await
+    let mut loaded = false;
+    loop {
+        match command.query_async(connection).await {
+            Err(error) if error.code() == Some("NOSCRIPT") && !loaded => {
+                Box::pin(load_scripts(connection)).await?;
+                loaded = true;
+            }
+            answer => return answer,
         }
-        answer => answer,
     }
 }
 

@@ -79,6 +79,8 @@ fn declared_length(request: &HttpRequest) -> Option<u64> {
 fn check_media_type(request: &HttpRequest) -> Result<(), Problem> {
     let mut types = request.headers().get_all(header::CONTENT_TYPE);
     let is_json = match (types.next(), types.next()) {
+        // As nearly everybody writes it.
+        (Some(only), None) if only.as_bytes() == b"application/json" => true,
         (Some(only), None) => only.to_str().is_ok_and(|value| {
             value
                 .split(';')

@@ -4,6 +4,8 @@
 //! its sender is known, and what is refused takes no key. The body is vouched for by the signature, so the partner's own id
 //! alone is the fingerprint: it may word the same event differently the next time.
 
+use std::sync::Arc;
+
 use actix_web::dev::Payload;
 use actix_web::http::Method;
 use actix_web::http::header::HeaderMap;
@@ -72,7 +74,7 @@ async fn read<C: Signed>(
     request_id: Uuid,
     state: &C::State,
     body_max: usize,
-) -> Result<(Attempt, Input<C>), Problem> {
+) -> Result<(Arc<Attempt>, Input<C>), Problem> {
     let document = body::read_json(request, payload, body_max).await?;
     C::authenticate(request.headers(), &document, state).await?;
     let operation = Operation::<C>::of_command();
@@ -81,5 +83,6 @@ async fn read<C: Signed>(
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let asked = Asked::compute(request.method().as_str(), &path, C::NAME, key.as_str().as_bytes());
     let attempt = Attempt::new(account, key, asked, path, request_id);
-    Ok((if C::SERIALIZE { attempt.serialised(C::NAME) } else { attempt }, input))
+    let attempt = if C::SERIALIZE { attempt.serialised(C::NAME) } else { attempt };
+    Ok((Arc::new(attempt), input))
 }
