@@ -251,7 +251,7 @@ impl Engine {
         if stood_still {
             tracing::warn!(
                 command = work.name(),
-                "it idled in its transaction for longer than IDEMPOTENCY_LEASE, and the database ended it"
+                "its session ended after it had idled in its transaction for longer than IDEMPOTENCY_LEASE, or the link was lost for as long"
             );
             return (STOOD_STILL, After::Release);
         }

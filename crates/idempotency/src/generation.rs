@@ -42,7 +42,9 @@ impl CurrentGeneration {
 
     /// Takes note of what a server just said.
     pub fn set(&self, seen: Generation) {
-        if self.0.swap(seen.0, Ordering::Relaxed) != seen.0 {
+        let before = self.0.swap(seen.0, Ordering::Relaxed);
+        // The first one that a process sees is news to nobody.
+        if before != 0 && before != seen.0 {
             tracing::info!(
                 generation = seen.0,
                 "the database is of another generation: older values in Redis are misses"
