@@ -17,6 +17,7 @@ mod kills;
 mod last_writes;
 mod limits;
 mod lost_commit;
+mod metrics;
 mod outbox;
 mod payments;
 mod postgres_faults;

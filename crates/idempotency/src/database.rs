@@ -7,6 +7,7 @@
 mod connection;
 mod held;
 mod param;
+mod watch;
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use connection::{DURABLE, GENERATION_SQL, Opener};
 pub(crate) use connection::{Object, generation_behind, generation_columns, generation_of};
 pub(crate) use held::{Held, discard};
 pub use param::Param;
+pub use watch::{PoolUsage, PoolWatch};
 
 use crate::generation::CurrentGeneration;
 use crate::sqlstate::{self, Trouble};

@@ -268,21 +268,28 @@ impl Engine {
         fresh: bool,
     ) -> Run {
         let opening = work.opening_read();
-        let (transaction, flown) = match self.enter(attempt, claim, opening.as_ref(), fresh).await {
+        let began = std::time::Instant::now();
+        let entered = self.enter(attempt, claim, opening.as_ref(), fresh).await;
+        telemetry::took("enter", began);
+        let (transaction, flown) = match entered {
             Ok(entered) => entered,
             Err(run) => return run,
         };
         let _entry = self.waiting.running().enter(attempt);
         let mut tx = Tx::new(transaction, attempt).opened_with(opening, flown);
         let execution = AssertUnwindSafe(work.execute(&mut tx)).catch_unwind();
+        let began = std::time::Instant::now();
         let executed = tokio::time::timeout_at(deadline, execution).await;
+        telemetry::took("execute", began);
         let (transaction, effects) = tx.into_parts();
         match executed {
             Ok(Ok(Ok((reply, kept)))) => {
                 let kept = kept && reply.body.len() <= self.policy.stored_body_max;
                 let done = Done { reply, kept, effects };
+                let began = std::time::Instant::now();
                 let completed =
                     transaction.complete(&self.ledger, attempt, Status::Completed, &done, deadline).await;
+                telemetry::took("complete", began);
                 match completed {
                     Completed::RolledBack(error) if !done.effects.last.is_empty() => {
                         Box::pin(self.last_write_failed(attempt, work, claim, &done, error)).await

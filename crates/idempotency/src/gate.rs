@@ -169,7 +169,9 @@ impl Gate {
         let Some(generation) = self.generation.get() else { return proceed(Hold::Nothing) };
         let wanted = value::wanted(&identity(attempt, generation));
         let owner = [&token.0, self.lease_ms.as_bytes()].concat();
+        let began = Instant::now();
         let answer = self.call(Script::Acquire, attempt, &[&wanted, &owner]).await;
+        telemetry::took("acquire", began);
         match answer {
             Ok(Value::BulkString(said)) => match said.as_slice() {
                 b"F" => proceed(Hold::Place),
@@ -198,7 +200,9 @@ impl Gate {
         generation: Generation,
         finished: &Finished,
     ) {
+        let began = Instant::now();
         self.publish(attempt, claim, &identity(attempt, generation), finished).await;
+        telemetry::took("settle", began);
     }
 
     /// Publishes what a record says, with the rest of its life.
@@ -316,6 +320,12 @@ impl Gate {
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
     pub async fn is_writable(&self) -> bool {
         self.line.evaluate(Script::Probe, &[PROBE_NAME.to_owned()], &[]).await.is_ok()
+    }
+
+    /// How many values Redis has thrown away for want of memory, if it says so.
+    pub async fn evicted_keys(&self) -> Option<u64> {
+        let info = self.line.info().await.ok()?;
+        info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
     }
 
     /// Keeps trying to give a place back for as long as it could be held: an acquire whose reply was lost may be executed

@@ -75,7 +75,9 @@ pub use command::{
     Abort, Command, Invalid, LastWrite, OpeningRead, Replay, StatementError, TransactionControl, Tx,
 };
 pub use completer::Completer;
-pub use database::{Database, DatabaseConfig, NoConnection, Param, Plans, Pooler, Query, ReadError};
+pub use database::{
+    Database, DatabaseConfig, NoConnection, Param, Plans, PoolUsage, PoolWatch, Pooler, Query, ReadError,
+};
 pub use engine::Engine;
 pub use fingerprint::{Asked, Fingerprint};
 pub use generation::{CurrentGeneration, Generation};

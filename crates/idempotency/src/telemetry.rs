@@ -3,8 +3,9 @@
 //! Knows names and labels only. Invariant: no label carries a key, an account or anything else without a bound.
 
 use std::cell::RefCell;
+use std::time::Instant;
 
-use metrics::{Counter, counter, gauge};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 
 use crate::reaper::Counts;
 
@@ -12,6 +13,8 @@ use crate::reaper::Counts;
 pub const REQUESTS: &str = "idempotency_requests_total";
 /// Replays by the store that served them.
 pub const REPLAYS: &str = "idempotency_replays_total";
+/// How long each part of a request takes, in seconds: acquire, enter, execute, complete, settle.
+pub const DURATION: &str = "idempotency_duration_seconds";
 /// 1 while Redis counts as away.
 pub const DEGRADED: &str = "idempotency_degraded";
 /// Calls that Redis did not do, by class of error.
@@ -45,6 +48,24 @@ type Labels = (&'static str, &'static str);
 thread_local! {
     /// To look a counter up by its labels costs more than to move it, and to hash them too: they are few, and static.
     static COUNTERS: RefCell<Vec<(Labels, Counter)>> = const { RefCell::new(Vec::new()) };
+}
+
+thread_local! {
+    /// As [`COUNTERS`], by phase.
+    static PHASES: RefCell<Vec<(&'static str, Histogram)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A phase that began then has just ended.
+pub(crate) fn took(phase: &'static str, began: Instant) {
+    let seconds = began.elapsed().as_secs_f64();
+    PHASES.with_borrow_mut(|phases| match phases.iter().find(|(known, _)| std::ptr::eq(*known, phase)) {
+        Some((_, histogram)) => histogram.record(seconds),
+        None => {
+            let histogram = histogram!(DURATION, "phase" => phase);
+            histogram.record(seconds);
+            phases.push((phase, histogram));
+        }
+    });
 }
 
 fn known(labels: Labels, register: impl FnOnce() -> Counter) {

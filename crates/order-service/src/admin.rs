@@ -2,7 +2,7 @@
 //!
 //! Invariant: a probe takes a bounded time, and neither /livez nor /readyz tells a stranger anything but the state.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix_web::http::header;
@@ -10,8 +10,10 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use idempotency::gate::Gate;
 use idempotency::http::{fallback_not_found, problem_response};
-use idempotency::{Database, Shutdown, explain, problems};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use idempotency::telemetry::DURATION;
+use idempotency::{Database, PoolUsage, PoolWatch, Shutdown, explain, problems};
+use metrics::gauge;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
@@ -23,13 +25,19 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 /// How often the recorder tidies up, so that its memory does not grow when nobody scrapes.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
+/// Upper bounds of the classes in which durations are counted, in seconds.
+const DURATION_CLASSES: [f64; 14] =
+    [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
 const READY_SQL: &str = "
 SELECT current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery(),
        COALESCE((SELECT max(version) FROM refinery_schema_history), 0)";
 
 /// Installs the recorder of this process.
 pub(crate) fn metrics_recorder() -> Option<PrometheusHandle> {
-    let handle = PrometheusBuilder::new().install_recorder().ok()?;
+    let in_classes = Matcher::Full(DURATION.to_owned());
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(in_classes, &DURATION_CLASSES).ok()?;
+    let handle = builder.install_recorder().ok()?;
     let upkeep = handle.clone();
     tokio::spawn(async move {
         loop {
@@ -40,11 +48,30 @@ pub(crate) fn metrics_recorder() -> Option<PrometheusHandle> {
     Some(handle)
 }
 
+/// Every pool of the process; workers add theirs.
+#[derive(Clone, Default)]
+pub(crate) struct Pools(Arc<Mutex<Vec<PoolWatch>>>);
+
+impl Pools {
+    pub(crate) fn add(&self, database: &Database) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(database.watch());
+    }
+
+    fn usage(&self) -> PoolUsage {
+        let mut all = PoolUsage::default();
+        for pool in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            all += pool.usage();
+        }
+        all
+    }
+}
+
 /// What the admin listener needs.
 #[derive(Clone)]
 pub(crate) struct Operator {
     database: Database,
     gate: Arc<Gate>,
+    pools: Pools,
     metrics: Option<PrometheusHandle>,
     shutdown: Shutdown,
     token: Option<String>,
@@ -54,11 +81,26 @@ impl Operator {
     pub(crate) fn new(
         database: Database,
         gate: Arc<Gate>,
+        pools: Pools,
         metrics: Option<PrometheusHandle>,
         shutdown: Shutdown,
         token: Option<String>,
     ) -> Self {
-        Self { database, gate, metrics, shutdown, token }
+        Self { database, gate, pools, metrics, shutdown, token }
+    }
+
+    /// What is read when somebody asks, and not counted on the way.
+    async fn look_around(&self) {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let PoolUsage { max, busy, idle, waiting } = self.pools.usage();
+        gauge!("database_pool_connections_max").set(count(max));
+        gauge!("database_pool_connections", "state" => "busy").set(count(busy));
+        gauge!("database_pool_connections", "state" => "idle").set(count(idle));
+        gauge!("database_pool_waiting").set(count(waiting));
+        // Of a Redis that is away the last count stands.
+        if let Ok(Some(evicted)) = tokio::time::timeout(PROBE_MAX, self.gate.evicted_keys()).await {
+            gauge!("redis_evicted_keys").set(evicted as f64);
+        }
     }
 
     pub(crate) fn routes(&self, config: &mut ServiceConfig) {
@@ -118,6 +160,7 @@ async fn metrics(request: HttpRequest, operator: web::Data<Operator>) -> HttpRes
             );
         }
     }
+    operator.look_around().await;
     let text = operator.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default();
     HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "text/plain; version=0.0.4")).body(text)
 }

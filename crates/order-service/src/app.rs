@@ -78,6 +78,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
     let (generation, shutdown, known) =
         (CurrentGeneration::default(), Shutdown::default(), KnownKeys::default());
     let metrics = admin::metrics_recorder();
+    let pools = admin::Pools::default();
 
     // One connection is housekeeping's, a second one if there are some to share, and of many the completer has its own; the
     // workers have the rest. More workers than connections would only wait.
@@ -91,6 +92,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
 
     let housekeeping = Database::new(&arguments.database(), for_housekeeping, generation.clone())
         .map_err(anyhow::Error::msg)?;
+    pools.add(&housekeeping);
     let sender = Sender::new(housekeeping.clone(), arguments.limits.webhook_allow_private);
     let sender = sender.map_err(anyhow::Error::msg)?;
 
@@ -101,7 +103,10 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
     let of_completer = if for_completer == 0 {
         housekeeping.clone()
     } else {
-        Database::new(&arguments.database(), for_completer, generation.clone()).map_err(anyhow::Error::msg)?
+        let database = Database::new(&arguments.database(), for_completer, generation.clone());
+        let database = database.map_err(anyhow::Error::msg)?;
+        pools.add(&database);
+        database
     };
     let completer = {
         let gate = Gate::new(&arguments.gate(), generation.clone()).map_err(anyhow::Error::msg)?;
@@ -113,13 +118,14 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
     };
     let per_worker = {
         let (arguments, shutdown, known) = (arguments.clone(), shutdown.clone(), known.clone());
-        let generation = generation.clone();
+        let (generation, pools) = (generation.clone(), pools.clone());
         move || {
             // Orders and their keys are met by an index: to plan each statement anew is a tenth of an order's cost.
             let config = DatabaseConfig { plans: Plans::Once, ..arguments.database() };
             let database = Database::new(&config, shares.next(), generation.clone());
             let gate = Gate::new(&arguments.gate(), generation.clone());
             let (database, gate) = (database.expect("read before"), gate.expect("read before"));
+            pools.add(&database);
             let engine = engine(&arguments, database.clone(), gate, waiting.clone(), shutdown.clone());
             let keys = ApiKeys::new(known.clone(), database.clone());
             let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
@@ -147,6 +153,7 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
     let operator = admin::Operator::new(
         housekeeping.clone(),
         probe,
+        pools,
         metrics,
         shutdown.clone(),
         listen.admin_token.clone(),

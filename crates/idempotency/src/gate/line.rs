@@ -127,6 +127,19 @@ impl Line {
         }
     }
 
+    /// What Redis says of itself under `stats`, within the bound.
+    pub(super) async fn info(&self) -> Result<String, Fault> {
+        let asked = async {
+            let (serial, mut connection) = self.connection().await?;
+            match redis::cmd("INFO").arg("stats").query_async(&mut connection).await {
+                Ok(info) => Ok(info),
+                Err(error) => Err(self.judge(serial, error).await),
+            }
+        };
+        let nothing = |_| Err(Fault::NotSent(format!("no answer within {:?}", self.timeout)));
+        tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(nothing)
+    }
+
     async fn call(
         &self,
         sent: &AtomicU64,
