@@ -89,19 +89,22 @@ async fn a_declined_payment_leaves_the_order_payable() {
     let sandbox = Sandbox::start().await;
     let app = app(World::Up, &sandbox).await;
     let order = order(&app, "order").await;
-    for _ in 0..2 {
-        let declined = pay(&app, &order, "K", "tok_chargeDeclined").await;
-        assert_eq!(
-            (declined.status, declined.json()["code"].as_str()),
-            (402, Some("payment-declined")),
-            "{}",
-            declined.text()
-        );
+    // A source that the gateway does not have is the caller's mistake, as final as an empty card.
+    for (key, source) in [("K", "tok_chargeDeclined"), ("K1", "tok_nonsense"), ("K2", "é😀")] {
+        for _ in 0..2 {
+            let declined = pay(&app, &order, key, source).await;
+            assert_eq!(
+                (declined.status, declined.json()["code"].as_str()),
+                (402, Some("payment-declined")),
+                "{source}: {}",
+                declined.text()
+            );
+        }
+        assert_eq!(status(&app, &order).await, "pending_payment", "{source}");
     }
-    assert_eq!(status(&app, &order).await, "pending_payment");
-    assert_eq!(pay(&app, &order, "K2", "tok_visa").await.status, 201);
+    assert_eq!(pay(&app, &order, "K3", "tok_visa").await.status, 201);
     assert_eq!(count(&sandbox.ledger().await, "charges"), 1);
-    assert_eq!((app.events("payment.declined").await, app.events("payment.succeeded").await), (1, 1));
+    assert_eq!((app.events("payment.declined").await, app.events("payment.succeeded").await), (3, 1));
 }
 
 /// Two payments with different keys at once: one is made, the other is refused for good.

@@ -138,6 +138,22 @@ async fn what_nobody_can_finish_is_given_up() {
     assert_eq!(app.get("/v1/idempotency-keys/K").await.json()["state"], "failed");
 }
 
+/// A call that is never taken is no progress, and a client that comes again and again does not put the end off: its retry gives up
+/// as the completer would, which never comes to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_insists_does_not_keep_alive_what_nobody_can_finish() {
+    let app = soon_stuck().await;
+    let nobody = json!({ "foreign": "127.0.0.1:1" });
+    let request = app.request("/v1/voyages", "K", &nobody).bound(BOUND);
+    let last = until("it is given up", BOUND, || async {
+        let answer = app.send(&request).await;
+        (answer.status != 503).then_some(answer)
+    })
+    .await;
+    assert_eq!((last.status, last.json()["code"].as_str()), (500, Some("abandoned")), "{}", last.text());
+    assert_eq!((app.events("voyage.reserved").await, app.events("voyage.abandoned").await), (1, 1));
+}
+
 /// No progress for too long, and a call in doubt: it is left for an operator, also if the other side knows nothing of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_in_doubt_is_never_given_up() {

@@ -102,7 +102,7 @@ impl Completer {
         if most == 0 || known.is_empty() {
             return Ok(Vec::new());
         }
-        self.ledger.claim(most, &known, self.engine.policy()).await
+        self.ledger.claim(most, &known).await
     }
 
     async fn resume(&self, claimed: Claimed) -> Counts {

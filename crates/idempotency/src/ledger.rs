@@ -71,6 +71,7 @@ pub struct Ledger {
     result_retention_ms: i64,
     key_retention_ms: i64,
     lease_ms: i64,
+    stuck_after_ms: i64,
 }
 
 /// What came of an opening read, if it flew.
@@ -120,6 +121,7 @@ impl Ledger {
             result_retention_ms: span_ms(policy.result_retention),
             key_retention_ms: span_ms(policy.key_retention),
             lease_ms: span_ms(policy.lease),
+            stuck_after_ms: span_ms(policy.stuck_after),
         }
     }
 

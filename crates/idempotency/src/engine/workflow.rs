@@ -160,13 +160,15 @@ impl Engine {
         {
             let lease = Lease { operation: record.request_id, token };
             let taken = self.ledger.take_over(entered.transaction, attempt, last, lease).await;
+            // A retry gives up as the completer does, which may never come to it while retries hold the lease.
+            let stuck = matches!(taken, Ended::Committed(Some(true)));
             return match taken {
                 // If COMMIT was not answered, the compare that reads the journal tells whose it is.
-                Ended::Committed(true) | Ended::Unknown => {
+                Ended::Committed(Some(_)) | Ended::Unknown => {
                     tracing::info!(workflow = job.name(), operation = %lease.operation, "taken over by a retry");
-                    Ok(Held { lease, journal: None, background, stuck: false })
+                    Ok(Held { lease, journal: None, background, stuck })
                 }
-                Ended::Committed(false) => Err(Run::Answered(Answer::InProgress, After::Release)),
+                Ended::Committed(None) => Err(Run::Answered(Answer::InProgress, After::Release)),
                 Ended::RolledBack(error) => Err(self.not_begun(&LedgerError::Database(error))),
             };
         }

@@ -4,12 +4,11 @@
 
 use tokio_postgres::Row;
 
-use super::{Lease, Ledger, span_ms};
+use super::{Lease, Ledger};
 use crate::attempt::Attempt;
 use crate::database::{Held, Param, Query, ReadError};
 use crate::fingerprint::{Asked, Fingerprint};
 use crate::key::{AccountId, IdempotencyKey};
-use crate::policy::Policy;
 
 const CLAIM_SQL: &str = include_str!("claim.sql");
 /// Keeps the completer on the small index of what runs, whatever statistics say of the table.
@@ -35,16 +34,10 @@ pub struct Claimed {
 
 impl Ledger {
     /// Takes up to `most` records whose lease has run out and whose workflow is known here.
-    pub async fn claim(
-        &self,
-        most: usize,
-        known: &[&'static str],
-        policy: &Policy,
-    ) -> Result<Vec<Claimed>, ReadError> {
+    pub async fn claim(&self, most: usize, known: &[&'static str]) -> Result<Vec<Claimed>, ReadError> {
         let (most, known) = (i64::try_from(most).unwrap_or(i64::MAX), known.to_vec());
-        let stuck = span_ms(policy.stuck_after);
         let (first, last) = (RESUME_PAUSE_FIRST, RESUME_PAUSE_LAST);
-        let params: [&dyn Param; 6] = [&most, &known, &self.lease_ms, &stuck, &first, &last];
+        let params: [&dyn Param; 6] = [&most, &known, &self.lease_ms, &self.stuck_after_ms, &first, &last];
         let held = Held::new(self.database.connection(false).await?);
         let work = async {
             held.batch_execute(&format!("{}; {ON_THE_INDEX}", self.database.begin())).await?;

@@ -115,20 +115,21 @@ impl Ledger {
             .await
     }
 
-    /// Takes a lease that has run out, in the transaction that entered its key. `false`: somebody else has it.
+    /// Takes a lease that has run out, in the transaction that entered its key, and says whether the work is stuck. `None`: somebody
+    /// else has it.
     pub async fn take_over(
         &self,
         transaction: Transaction,
         attempt: &Attempt,
         last: Uuid,
         lease: Lease,
-    ) -> Ended<bool> {
+    ) -> Ended<Option<bool>> {
         let (account, key) = (attempt.account.0, attempt.key.as_str());
-        let params: [&dyn Param; 5] = [&account, &key, &last, &lease.token, &self.lease_ms];
+        let params: [&dyn Param; 6] =
+            [&account, &key, &last, &lease.token, &self.lease_ms, &self.stuck_after_ms];
         let swap = Query { sql: TAKE_OVER_SQL, params: &params };
-        transaction
-            .commit(attempt, Ahead::default(), swap, self.soon(), |_, rows| Some(!rows.is_empty()))
-            .await
+        let stuck = |rows: Vec<Row>| Some(rows.first().map(|row| row.get(0)));
+        transaction.commit(attempt, Ahead::default(), swap, self.soon(), |_, rows| stuck(rows)).await
     }
 
     /// Opens a step's transaction: BEGIN and the compare on the token, one flight. `None`: another executor has the lease. BEGIN

@@ -20,6 +20,8 @@ use url::Url;
 use self::call::{Answer, Endpoint};
 use crate::config::Secret;
 
+/// Something is named that the gateway does not have.
+const MISSING: &str = "resource_missing";
 /// Most pages of a charge's refunds that are looked through, and refunds of a page.
 const REFUND_PAGES_MAX: usize = 10;
 const REFUND_PAGE: &str = "100";
@@ -119,6 +121,8 @@ impl Gateway {
                 Found::Unknown(why) => Err(CallError::Unknown(why)),
             },
             Answer::Declined(error) => Ok(error.into()),
+            // The source is all that a charge names, and it is the caller's: a definite no, and nothing that repeating mends.
+            Answer::Invalid(error) if error.code == MISSING => Ok(error.into()),
             Answer::Invalid(error) => Err(CallError::Refused(error.to_string())),
         }
     }

@@ -102,7 +102,7 @@ impl Endpoint {
         let (status, body) = send(request.header(CONTENT_TYPE, FORM).body(body)).await?;
         match status {
             StatusCode::PAYMENT_REQUIRED => error_body(&body).map(Answer::Declined),
-            StatusCode::BAD_REQUEST => match error_body(&body) {
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => match error_body(&body) {
                 Ok(error) => Ok(Answer::Invalid(error)),
                 Err(_) => Err(CallError::Refused(status.to_string())),
             },
@@ -124,7 +124,7 @@ impl Endpoint {
     }
 }
 
-/// Sends it once. What comes back with a status is 2xx, 400 or 402.
+/// Sends it once. What comes back with a status is 2xx, 400, 402 or 404.
 async fn send(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), CallError> {
     let mut response = request.send().await.map_err(unsent)?;
     let status = response.status();
@@ -146,7 +146,10 @@ async fn send(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), CallErro
     .await;
     match status {
         _ if status.is_success()
-            || matches!(status, StatusCode::BAD_REQUEST | StatusCode::PAYMENT_REQUIRED) =>
+            || matches!(
+                status,
+                StatusCode::BAD_REQUEST | StatusCode::PAYMENT_REQUIRED | StatusCode::NOT_FOUND
+            ) =>
         {
             read.map(|()| (status, body))
         }
