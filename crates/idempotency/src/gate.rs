@@ -6,6 +6,7 @@
 //! own token, compared inside the script.
 
 mod line;
+mod operator;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,6 @@ use uuid::Uuid;
 use crate::attempt::Attempt;
 use crate::breaker::Breaker;
 use crate::generation::{CurrentGeneration, Generation};
-use crate::key::{AccountId, IdempotencyKey};
 use crate::record::Record;
 use crate::reply::Finished;
 use crate::telemetry;
@@ -286,46 +286,9 @@ impl Gate {
         false
     }
 
-    /// Whether a place is held under a key, as an operator asks; an error says why Redis does not tell.
-    ///
-    /// # Errors
-    /// What Redis, or the way to it, said.
-    pub async fn place_is_held(&self, account: AccountId, key: &IdempotencyKey) -> Result<bool, String> {
-        self.of_places(Script::Look, account, key).await
-    }
-
-    /// Frees a place whose owner is provably gone. It costs nobody more than a courtesy if that was wrong.
-    ///
-    /// # Errors
-    /// What Redis, or the way to it, said.
-    pub async fn free_place(&self, account: AccountId, key: &IdempotencyKey) -> Result<bool, String> {
-        self.of_places(Script::Free, account, key).await
-    }
-
-    async fn of_places(
-        &self,
-        script: Script,
-        account: AccountId,
-        key: &IdempotencyKey,
-    ) -> Result<bool, String> {
-        let plain = Attempt::inquiry(account, key.clone());
-        let mut any = false;
-        for asked in [&plain, &plain.as_if_serialised()] {
-            let answer = self.line.evaluate(script, asked.redis_names(), &[&account.0.to_be_bytes()]).await;
-            any |= matches!(answer.map_err(|fault| fault.to_string())?, Value::Int(1));
-        }
-        Ok(any)
-    }
-
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
     pub async fn is_writable(&self) -> bool {
         self.line.evaluate(Script::Probe, &[PROBE_NAME.to_owned()], &[]).await.is_ok()
-    }
-
-    /// How many values Redis has thrown away for want of memory, if it says so.
-    pub async fn evicted_keys(&self) -> Option<u64> {
-        let info = self.line.info().await.ok()?;
-        info.lines().find_map(|line| line.strip_prefix("evicted_keys:"))?.trim().parse().ok()
     }
 
     /// Keeps trying to give a place back for as long as it could be held: an acquire whose reply was lost may be executed
