@@ -1,7 +1,8 @@
 //! JSON for typed structs, without serde's second reading of a struct.
 //!
 //! A derived `Deserialize` also takes an array for a struct (`["TEA-001", 2]` for an item): a caller's mistake would be
-//! accepted. Here any reader of JSON is wrapped, all the way down. Invariant: a struct is only ever read from an object.
+//! accepted. Here any reader of JSON is wrapped, all the way down (but for what serde buffers
+//! itself: flattened members and untagged enums). Invariant: a struct is only ever read from an object.
 
 use std::fmt;
 

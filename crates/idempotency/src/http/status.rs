@@ -56,7 +56,7 @@ async fn status(
 
 /// How long whoever only asks wants to wait, within the limits.
 pub(super) fn waits(request: &HttpRequest, engine: &Engine) -> Option<Duration> {
-    let lines = request.headers().get_all("prefer").map(header::HeaderValue::as_bytes);
+    let lines = request.headers().get_all(&super::PREFER).map(header::HeaderValue::as_bytes);
     Preferences::parse(lines).wait.map(|wanted| wanted.min(engine.policy().wait_max))
 }
 
