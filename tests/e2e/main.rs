@@ -30,6 +30,7 @@ mod serialised;
 mod shutdown;
 mod smoke;
 mod status;
+mod stormed;
 mod waiting;
 mod webhook_endpoints;
 mod webhooks;

@@ -54,7 +54,7 @@ fn identity() -> Identity {
 
 fn answer() -> Finished {
     let headers = [("content-type", "application/json"), ("location", "/v1/orders/8e03978e")];
-    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let headers = headers.map(|(name, value)| (name.into(), value.into())).to_vec();
     let reply = StoredReply { status: 201, headers, body: vec![b'x'; REPLY] };
     Finished { reply, kept: true, request_id: Uuid::nil(), expires_ms: 1_800_000_000_000 }
 }

@@ -20,6 +20,10 @@ use clap::{Parser, Subcommand};
 
 use systems::System;
 
+/// The order service's own, for the baselines too: what differs is what they do.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Baselines, scenarios and throughput: claims about the order service, reproduced on this machine
 #[derive(Debug, Parser)]
 #[command(name = "bench", version, disable_help_subcommand = true)]

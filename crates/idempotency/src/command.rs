@@ -14,10 +14,10 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
-use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::database::{Param, Query};
+use crate::id::new_id;
 use crate::key::{AccountId, natural_key};
 use crate::ledger::{Flown, Transaction};
 use crate::outbox::Event;
@@ -297,7 +297,7 @@ impl<'t> Tx<'t> {
     /// If `data` cannot be serialised.
     pub fn emit(&mut self, kind: &'static str, data: &impl Serialize) -> Result<(), serde_json::Error> {
         let data = serde_json::to_string(data)?;
-        self.effects.events.push(Event { id: Uuid::now_v7(), kind, data });
+        self.effects.events.push(Event { id: new_id(), kind, data });
         Ok(())
     }
 }

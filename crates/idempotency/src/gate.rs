@@ -5,8 +5,10 @@
 //! PostgreSQL is asked. Invariant: every value has an expiry, and a lease is renewed, settled or released only with its
 //! own token, compared inside the script.
 
+mod acquire;
 mod line;
 mod operator;
+mod stormed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +24,10 @@ use crate::record::Record;
 use crate::reply::Finished;
 use crate::telemetry;
 use crate::value::{self, Identity, Token};
-use line::{Line, Script};
+use line::{Ask, Line, Script};
+use stormed::Stormed;
 
+pub use acquire::Acquired;
 pub use line::script_shas;
 
 /// How often a lease that could not be given back is tried again.
@@ -54,6 +58,7 @@ pub struct GateConfig {
 pub struct Gate {
     line: Line,
     breaker: Breaker,
+    stormed: Stormed,
     generation: CurrentGeneration,
     timeout: Duration,
     lease: Duration,
@@ -90,25 +95,6 @@ enum Hold {
     Perhaps,
     /// The place is ours.
     Place,
-}
-
-/// What Redis says about a key.
-#[derive(Debug)]
-pub enum Acquired {
-    /// Go on to PostgreSQL: the place was free, or Redis cannot say.
-    Proceed(Claim),
-    /// The first one is running, with the same request.
-    Running,
-    /// It runs in the background, with the same request, as this operation.
-    Background(Uuid),
-    /// The first one is running with another request, if it is not an impostor.
-    OtherRunning,
-    /// The first one was done with another request.
-    OtherDone,
-    /// Another operation of this caller is running.
-    CallerBusy,
-    /// The first answer, or where its result is.
-    Done(Finished),
 }
 
 /// Why Redis did not do it.
@@ -152,6 +138,7 @@ impl Gate {
         Ok(Arc::new(Self {
             line: Line::new(&config.url, config.timeout)?,
             breaker: Breaker::new(),
+            stormed: Stormed::new(),
             generation,
             timeout: config.timeout,
             lease: config.lease,
@@ -159,37 +146,6 @@ impl Gate {
             cache_body_max: config.cache_body_max,
             undoing: AtomicUsize::new(0),
         }))
-    }
-
-    /// Takes the place of the attempt's key under the token of `asked`, or says what holds it. One round trip.
-    pub async fn acquire(&self, attempt: &Attempt, asked: Claim) -> Acquired {
-        let token = asked.token;
-        let proceed = |hold| Acquired::Proceed(Claim { token, hold });
-        // Without a generation no value can be believed, and taking the place would destroy a good one.
-        let Some(generation) = self.generation.get() else { return proceed(Hold::Nothing) };
-        let wanted = value::wanted(&identity(attempt, generation));
-        let owner = [&token.0, self.lease_ms.as_bytes()].concat();
-        let began = Instant::now();
-        let answer = self.call(Script::Acquire, attempt, &[&wanted, &owner]).await;
-        telemetry::took("acquire", began);
-        match answer {
-            Ok(Value::BulkString(said)) => match said.as_slice() {
-                b"F" => proceed(Hold::Place),
-                b"R" => Acquired::Running,
-                b"MR" => Acquired::OtherRunning,
-                b"MD" => Acquired::OtherDone,
-                b"L" => Acquired::CallerBusy,
-                b"B" | b"U" => proceed(Hold::Nothing),
-                value => match (value::operation(value), judge(attempt, value)) {
-                    (Some(operation), _) => Acquired::Background(operation),
-                    (None, Some(judged)) => judged,
-                    (None, None) => proceed(Hold::Nothing),
-                },
-            },
-            Ok(_) => proceed(Hold::Nothing),
-            Err(Fault::Lost(_)) => proceed(Hold::Perhaps),
-            Err(Fault::NotSent(_) | Fault::Refused(_)) => proceed(Hold::Nothing),
-        }
     }
 
     /// Publishes a committed answer, best effort; what this attempt held is gone afterwards, now or soon.
@@ -288,7 +244,7 @@ impl Gate {
 
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
     pub async fn is_writable(&self) -> bool {
-        self.line.evaluate(Script::Probe, &[PROBE_NAME.to_owned()], &[]).await.is_ok()
+        self.line.ask(Ask::Run(Script::Probe, &[PROBE_NAME.to_owned()], &[])).await.is_ok()
     }
 
     /// Keeps trying to give a place back for as long as it could be held: an acquire whose reply was lost may be executed
@@ -326,10 +282,14 @@ impl Gate {
     }
 
     async fn call(&self, script: Script, attempt: &Attempt, arguments: &[&[u8]]) -> Result<Value, Fault> {
+        self.ask(Ask::Run(script, attempt.redis_names(), arguments)).await
+    }
+
+    async fn ask(&self, asked: Ask<'_>) -> Result<Value, Fault> {
         if !self.breaker.admits() {
             return Err(Fault::NotSent("the breaker is open".to_owned()));
         }
-        let answer = self.line.evaluate(script, attempt.redis_names(), arguments).await;
+        let answer = self.line.ask(asked).await;
         let was_open = self.breaker.is_open();
         match &answer {
             Ok(_) => self.breaker.succeeded(),
@@ -350,16 +310,6 @@ impl Gate {
         }
         answer
     }
-}
-
-/// What a value says that the script handed out: a done one, or a running one of another fingerprint version.
-fn judge(attempt: &Attempt, value: &[u8]) -> Option<Acquired> {
-    let contradicts = attempt.asked.contradicts(&value::fingerprint(value)?);
-    if value.get(1) == Some(&b'R') {
-        return Some(if contradicts { Acquired::OtherRunning } else { Acquired::Running });
-    }
-    let finished = value::finished(value, attempt.account)?;
-    Some(if contradicts { Acquired::OtherDone } else { Acquired::Done(finished) })
 }
 
 fn identity(attempt: &Attempt, generation: Generation) -> Identity {

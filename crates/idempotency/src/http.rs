@@ -27,6 +27,7 @@ use crate::attempt::Attempt;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::fingerprint::Asked;
+use crate::id::new_id;
 use crate::key::{AccountId, IdempotencyKey, KeyError};
 use crate::prefer::Preferences;
 use crate::problem::Problem;
@@ -91,8 +92,11 @@ pub fn workflow<W: Workflow>(path: &str) -> Resource {
 /// A path that is only what it is spelled like. The router decodes `%6F` before it matches, so `/v1/%6Frders` would be a
 /// second spelling of the same operation, with another fingerprint; here it is nothing at all.
 pub fn resource(path: &str) -> Resource {
-    let pattern = path.to_owned();
+    let (pattern, has_parameters) = (path.to_owned(), path.contains('{'));
     web::resource(path).guard(guard::fn_guard(move |context| {
+        if !has_parameters {
+            return pattern == context.head().uri.path();
+        }
         let (mut literal, mut raw) = (pattern.split('/'), context.head().uri.path().split('/'));
         loop {
             match (literal.next(), raw.next()) {
@@ -157,7 +161,7 @@ async fn respond_to<T: DeserializeOwned, Executing: Future<Output = Answer>>(
     operation: &Operation<T>,
     execute: impl FnOnce(Arc<Engine>, Arc<Attempt>, Input<T>, Wishes) -> Executing,
 ) -> HttpResponse {
-    let request_id = Uuid::now_v7();
+    let request_id = new_id();
     let mut payload = payload.into_inner();
     let Services { engine, authenticator, shutdown } = services;
     let body_max = engine.policy().body_max;

@@ -7,6 +7,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
+use uuid::timestamp::Timestamp;
+use uuid::timestamp::context::{ContextV7, ThreadLocalContext};
+
+thread_local! {
+    /// One for each thread: cores that share one wait for each other with every request.
+    static SEQUENCE: ContextV7 = const { ContextV7::new() };
+}
+
+/// A new id (UUID version 7), ordered among those of its thread.
+pub fn new_id() -> Uuid {
+    Uuid::new_v7(Timestamp::now(ThreadLocalContext::new(&SEQUENCE)))
+}
 
 /// A UUID that was read from its canonical text (lower case, with hyphens).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

@@ -326,7 +326,10 @@ fn read_record(row: &Row, generation: Generation) -> Result<Record, tokio_postgr
             let kept = body.is_some();
             let reply = StoredReply {
                 status: u16::try_from(code).unwrap_or(500),
-                headers: flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
+                headers: flat
+                    .chunks_exact(2)
+                    .map(|pair| (pair[0].clone().into(), pair[1].clone().into()))
+                    .collect(),
                 body: body.unwrap_or_default(),
             };
             Some(Finished { reply, kept, request_id, expires_ms: moment(7)? })

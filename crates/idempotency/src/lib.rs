@@ -81,7 +81,7 @@ pub use database::{
 pub use engine::Engine;
 pub use fingerprint::{Asked, Fingerprint};
 pub use generation::{CurrentGeneration, Generation};
-pub use id::{Id, NotAnId};
+pub use id::{Id, NotAnId, new_id};
 pub use key::{AccountId, IdempotencyKey, KEY_LEN_MAX, KeyError};
 pub use ledger::Ledger;
 pub use operator::{Decision, Operator, OperatorError};

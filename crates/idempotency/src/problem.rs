@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::reply::StoredReply;
+use crate::reply::{Header, StoredReply};
 
 /// Longest detail, in characters.
 const DETAIL_MAX: usize = 300;
@@ -140,12 +140,12 @@ impl Problem {
 
     /// The problem as a reply that can be stored and sent again.
     pub(crate) fn seal(&self, request_id: uuid::Uuid) -> StoredReply {
-        let mut headers = vec![
-            ("content-type".to_owned(), "application/problem+json".to_owned()),
-            ("link".to_owned(), format!("</problems/{}>; rel=\"describedby\"", self.kind.code)),
+        let mut headers: Vec<Header> = vec![
+            ("content-type".into(), "application/problem+json".into()),
+            ("link".into(), format!("</problems/{}>; rel=\"describedby\"", self.kind.code).into()),
         ];
         if let Some(location) = &self.location {
-            headers.push(("location".to_owned(), location.clone()));
+            headers.push(("location".into(), location.clone().into()));
         }
         StoredReply { status: self.kind.status, headers, body: self.body(request_id) }
     }

@@ -3,6 +3,8 @@
 //! Knows which headers may be kept and how a reply is laid out in Redis. Knows nothing of HTTP frameworks. Invariant:
 //! a stored reply decodes to exactly what was encoded, body byte for byte.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -49,11 +51,11 @@ impl<T: Serialize> Reply<T> {
         let mut headers = Vec::new();
         let mut body = Vec::new();
         if let Some(value) = &self.body {
-            headers.push(("content-type".to_owned(), "application/json".to_owned()));
+            headers.push(("content-type".into(), "application/json".into()));
             body = serde_json::to_vec(value)?;
         }
         if let Some(location) = &self.location {
-            headers.push(("location".to_owned(), location.clone()));
+            headers.push(("location".into(), location.clone().into()));
         }
         Ok(StoredReply { status: self.status, headers, body })
     }
@@ -70,6 +72,9 @@ const KNOWN: [(&str, &str); 4] = [
 ];
 const KNOWN_CODES: [u8; 4] = [KNOWN_FROM, KNOWN_FROM + 1, KNOWN_FROM + 2, KNOWN_FROM + 3];
 
+/// A header's lower-case name and its value; those that nearly every reply has are not copied.
+pub type Header = (Cow<'static, str>, Cow<'static, str>);
+
 /// A reply as it is stored in both stores: status, allowed headers (lower-case names), body.
 ///
 /// Only headers that are true of the answer for as long as it is replayed are ever put here: never `Set-Cookie`,
@@ -79,7 +84,7 @@ pub struct StoredReply {
     /// HTTP status code.
     pub status: u16,
     /// Lower-case names and values, in order.
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<Header>,
     /// The body, not encoded.
     pub body: Vec<u8>,
 }
@@ -107,7 +112,7 @@ impl Finished {
 impl StoredReply {
     /// The value of a header, by its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_ref())
     }
 
     /// What is left of a reply whose body is not kept: where the result is.
@@ -160,19 +165,19 @@ impl StoredReply {
             let name = if code < KNOWN_FROM {
                 let (name, behind) = tail.split_at_checked(usize::from(code))?;
                 tail = behind;
-                String::from_utf8(name.to_vec()).ok()?
+                String::from_utf8(name.to_vec()).ok()?.into()
             } else {
                 let (name, whole) = KNOWN.get(usize::from(code - KNOWN_FROM))?;
                 if !whole.is_empty() {
-                    headers.push(((*name).to_owned(), (*whole).to_owned()));
+                    headers.push(((*name).into(), (*whole).into()));
                     rest = tail;
                     continue;
                 }
-                (*name).to_owned()
+                (*name).into()
             };
             let (length, tail) = tail.split_first_chunk::<2>()?;
             let (value, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-            headers.push((name, String::from_utf8(value.to_vec()).ok()?));
+            headers.push((name, String::from_utf8(value.to_vec()).ok()?.into()));
             rest = tail;
         }
         Some(Self { status, headers, body: rest.to_vec() })

@@ -6,6 +6,7 @@
 //! its session without noticing, and the work may be done elsewhere.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,11 @@ type Key = (AccountId, IdempotencyKey);
 
 /// Every attempt that this process executes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Running(Arc<Mutex<HashMap<Key, Asked>>>);
+pub(crate) struct Running {
+    entries: Arc<Mutex<HashMap<Key, Asked>>>,
+    /// Beside the map, so that a replay while nothing is executed takes no lock.
+    count: Arc<AtomicUsize>,
+}
 
 /// What is executed, and since when.
 #[derive(Debug)]
@@ -38,29 +43,33 @@ impl Running {
     pub(crate) fn enter(&self, attempt: &Attempt) -> Entry {
         let key = (attempt.account, attempt.key.clone());
         let asked = Asked { fingerprint: attempt.asked.current, since: Instant::now() };
-        self.lock().insert(key.clone(), asked);
+        let mut entries = self.lock();
+        entries.insert(key.clone(), asked);
+        self.count.store(entries.len(), Ordering::Release);
+        drop(entries);
         Entry { running: self.clone(), key }
     }
 
     /// Whether the same request is being executed under the same key, and has been for less than `lately`. Another request, and an
     /// older attempt, is for the stores to judge.
     pub(crate) fn executes(&self, attempt: &Attempt, lately: Duration) -> bool {
-        let running = self.lock();
         // Seldom more than a few, and most arrivals are of none of them: no key is copied for nothing.
-        !running.is_empty()
-            && running.get(&(attempt.account, attempt.key.clone())).is_some_and(|asked| {
+        self.count.load(Ordering::Acquire) != 0
+            && self.lock().get(&(attempt.account, attempt.key.clone())).is_some_and(|asked| {
                 asked.fingerprint == attempt.asked.current && asked.since.elapsed() < lately
             })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Asked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.running.lock().remove(&self.key);
+        let mut entries = self.running.lock();
+        entries.remove(&self.key);
+        self.running.count.store(entries.len(), Ordering::Release);
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! Knows names and labels only. Invariant: no label carries a key, an account or anything else without a bound.
 
-use std::cell::RefCell;
+mod tally;
+
 use std::time::Instant;
 
-use metrics::{Counter, Histogram, counter, gauge, histogram};
+use metrics::{counter, gauge, histogram};
 
 use crate::reaper::Counts;
 
@@ -42,51 +43,23 @@ pub const DEAD: &str = "outbox_dead";
 /// Runs of a command beyond the first.
 pub const RERUNS: &str = "idempotency_reruns_total";
 
-/// What tells the counters apart that every request moves.
-type Labels = (&'static str, &'static str);
-
-thread_local! {
-    /// To look a counter up by its labels costs more than to move it, and to hash them too: they are few, and static.
-    static COUNTERS: RefCell<Vec<(Labels, Counter)>> = const { RefCell::new(Vec::new()) };
-}
-
-thread_local! {
-    /// As [`COUNTERS`], by phase.
-    static PHASES: RefCell<Vec<(&'static str, Histogram)>> = const { RefCell::new(Vec::new()) };
+/// Tells the metrics recorder what the threads of this process have counted and kept for themselves. Whoever hands out metrics
+/// calls it first; until then the recorder knows less.
+pub fn publish() {
+    tally::publish();
 }
 
 /// A phase that began then has just ended.
 pub(crate) fn took(phase: &'static str, began: Instant) {
-    let seconds = began.elapsed().as_secs_f64();
-    PHASES.with_borrow_mut(|phases| match phases.iter().find(|(known, _)| std::ptr::eq(*known, phase)) {
-        Some((_, histogram)) => histogram.record(seconds),
-        None => {
-            let histogram = histogram!(DURATION, "phase" => phase);
-            histogram.record(seconds);
-            phases.push((phase, histogram));
-        }
-    });
-}
-
-fn known(labels: Labels, register: impl FnOnce() -> Counter) {
-    let same = |known: &Labels| std::ptr::eq(known.0, labels.0) && std::ptr::eq(known.1, labels.1);
-    COUNTERS.with_borrow_mut(|counters| match counters.iter().find(|(known, _)| same(known)) {
-        Some((_, counter)) => counter.increment(1),
-        // The same text elsewhere is a second way to the same counter.
-        None => {
-            let counter = register();
-            counter.increment(1);
-            counters.push((labels, counter));
-        }
-    });
+    tally::note(phase, began.elapsed().as_secs_f64(), || histogram!(DURATION, "phase" => phase));
 }
 
 pub(crate) fn request(command: &'static str, outcome: &'static str) {
-    known((command, outcome), || counter!(REQUESTS, "route" => command, "outcome" => outcome));
+    tally::count((command, outcome), || counter!(REQUESTS, "route" => command, "outcome" => outcome));
 }
 
 pub(crate) fn replay(tier: &'static str) {
-    known((REPLAYS, tier), || counter!(REPLAYS, "tier" => tier));
+    tally::count((REPLAYS, tier), || counter!(REPLAYS, "tier" => tier));
 }
 
 pub(crate) fn degraded(away: bool) {

@@ -24,8 +24,11 @@ use uuid::Uuid;
 
 /// Version of this layout. A value of another version is left alone and counts as a miss.
 pub const FORMAT: u8 = 1;
-const ACCOUNT_END: usize = 51;
+/// What an answer is recognised by: everything up to its expiry.
+pub(crate) const WANTED_LEN: usize = 51;
 const HEADER_LEN: usize = 59;
+/// Room for what an acquire puts behind: a token and a lease.
+const BEHIND_WANTED: usize = 24;
 const REPLY_AT: usize = 75;
 
 /// What is the same in every state.
@@ -64,8 +67,8 @@ fn header(state: u8, identity: &Identity, expires_ms: i64, capacity: usize) -> V
 /// What the answer to this request begins with, once it is there. What the acquire script writes in a place that it takes is made of
 /// this: with state R, no expiry, and the owner's token behind.
 pub fn wanted(identity: &Identity) -> Vec<u8> {
-    let mut value = header(b'D', identity, 0, 0);
-    value.truncate(ACCOUNT_END);
+    let mut value = header(b'D', identity, 0, BEHIND_WANTED);
+    value.truncate(WANTED_LEN);
     value
 }
 

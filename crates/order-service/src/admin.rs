@@ -10,7 +10,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use idempotency::gate::Gate;
 use idempotency::http::{fallback_not_found, problem_response};
-use idempotency::telemetry::DURATION;
+use idempotency::telemetry::{self, DURATION};
 use idempotency::{Database, PoolUsage, PoolWatch, Shutdown, explain, problems};
 use metrics::gauge;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -42,6 +42,7 @@ pub(crate) fn metrics_recorder() -> Option<PrometheusHandle> {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(UPKEEP_EVERY).await;
+            telemetry::publish();
             upkeep.run_upkeep();
         }
     });
@@ -91,6 +92,7 @@ impl Operator {
 
     /// What is read when somebody asks, and not counted on the way.
     async fn look_around(&self) {
+        telemetry::publish();
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let PoolUsage { max, busy, idle, waiting } = self.pools.usage();
         gauge!("database_pool_connections_max").set(count(max));

@@ -124,11 +124,12 @@ pub(crate) fn start(arguments: &ServeArgs, extra: Extra) -> anyhow::Result<App> 
             let config = DatabaseConfig { plans: Plans::Once, ..arguments.database() };
             let database = Database::new(&config, shares.next(), generation.clone());
             let gate = Gate::new(&arguments.gate(), generation.clone());
+            let shutdown = shutdown.of_worker();
             let (database, gate) = (database.expect("read before"), gate.expect("read before"));
             pools.add(&database);
             let engine = engine(&arguments, database.clone(), gate, waiting.clone(), shutdown.clone());
             let keys = ApiKeys::new(known.clone(), database.clone());
-            let services = Services::new(engine, Authenticator::new(keys), shutdown.clone());
+            let services = Services::new(engine, Authenticator::new(keys), shutdown);
             let shop = Shop::new(database, &arguments);
             let (payments, shop) = (shop.gateway.is_some(), web::Data::new(shop));
             ActixApp::new()

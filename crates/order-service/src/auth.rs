@@ -4,7 +4,9 @@
 //! Invariant: a revoked key is refused by every replica within 5 s while PostgreSQL answers; while it does not, keys that
 //! are known stay valid and unknown ones are told to come back.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -35,19 +37,46 @@ struct Known {
 
 /// The keys that this process has seen valid.
 #[derive(Clone, Default)]
-pub(crate) struct KnownKeys(Arc<RwLock<HashMap<String, Known>>>);
+pub(crate) struct KnownKeys(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    keys: RwLock<HashMap<String, Known>>,
+    /// Counts what was taken away: a worker's copy of an earlier count is thrown away.
+    removals: AtomicU64,
+}
+
+/// A worker's copy of what it has looked up in the shared ones: cores that take one lock with every request wait for each other.
+#[derive(Default)]
+struct Copies {
+    keys: HashMap<String, Known>,
+    /// The count of removals before the first of them was looked up.
+    of: u64,
+}
 
 impl KnownKeys {
-    fn get(&self, id: &str) -> Option<Known> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).copied()
+    fn get(&self, copies: &RefCell<Copies>, id: &str) -> Option<Known> {
+        // Read before the key is: what is removed in between counts as a later removal.
+        let removals = self.0.removals.load(Ordering::Acquire);
+        let mut copies = copies.borrow_mut();
+        if copies.of != removals {
+            *copies = Copies { of: removals, ..Copies::default() };
+        }
+        if let Some(known) = copies.keys.get(id) {
+            return Some(*known);
+        }
+        let known = *self.0.keys.read().unwrap_or_else(PoisonError::into_inner).get(id)?;
+        copies.keys.insert(id.to_owned(), known);
+        Some(known)
     }
 
     fn remember(&self, id: &str, known: Known) {
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.0.keys.write().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= KEYS_MAX
             && let Some(any) = keys.keys().next().cloned()
         {
             keys.remove(&any);
+            self.0.removals.fetch_add(1, Ordering::Release);
         }
         keys.insert(id.to_owned(), known);
     }
@@ -55,7 +84,7 @@ impl KnownKeys {
     /// Drops the keys that the database no longer knows as valid.
     pub(crate) async fn refresh(&self, database: &Database) -> Result<(), ReadError> {
         let ids: Vec<String> =
-            self.0.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+            self.0.keys.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
         if ids.is_empty() {
             return Ok(());
         }
@@ -63,9 +92,10 @@ impl KnownKeys {
             .read("SELECT id FROM api_keys WHERE id = ANY($1) AND revoked_at IS NULL", &[&ids])
             .await?;
         let valid: std::collections::HashSet<&str> = rows.iter().map(|row| row.get(0)).collect();
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.0.keys.write().unwrap_or_else(PoisonError::into_inner);
         for id in ids.iter().filter(|id| !valid.contains(id.as_str())) {
             keys.remove(id);
+            self.0.removals.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
@@ -74,20 +104,21 @@ impl KnownKeys {
 /// API keys in the `Authorization` header, for one worker.
 pub(crate) struct ApiKeys {
     known: KnownKeys,
+    copies: RefCell<Copies>,
     database: Database,
     look_ups: Semaphore,
 }
 
 impl ApiKeys {
     pub(crate) fn new(known: KnownKeys, database: Database) -> Self {
-        Self { known, database, look_ups: Semaphore::new(LOOK_UPS_MAX) }
+        Self { known, copies: RefCell::default(), database, look_ups: Semaphore::new(LOOK_UPS_MAX) }
     }
 
     async fn account(&self, request: &HttpRequest) -> Result<AccountId, Problem> {
         let unknown =
             || problems::UNAUTHENTICATED.because("send a valid API key as Authorization: Bearer osk_…");
         let key = bearer(request).and_then(ApiKey::parse).ok_or_else(unknown)?;
-        let known = match self.known.get(key.id) {
+        let known = match self.known.get(&self.copies, key.id) {
             Some(known) => known,
             // Boxed, so that those who are known do not carry it.
             None => Box::pin(self.look_up(key.id)).await?.ok_or_else(unknown)?,
@@ -104,7 +135,7 @@ impl ApiKeys {
             );
         };
         // Somebody else's look-up of the same key may just have ended.
-        if let Some(known) = self.known.get(id) {
+        if let Some(known) = self.known.get(&self.copies, id) {
             return Ok(Some(known));
         }
         let sql = "SELECT account_id, secret_hash FROM api_keys WHERE id = $1 AND revoked_at IS NULL";

@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A request makes some fifty small allocations; glibc's allocator takes a twentieth of a replay more for them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     order_service::main()
 }

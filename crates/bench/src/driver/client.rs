@@ -41,12 +41,11 @@ impl Connection {
 
     /// Sends the request and reads the whole response. Has no bound of its own: a load bounds all its exchanges at once.
     pub async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
-        self.send_and_read(request).await?;
-        let head = read_head(&self.input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let head = self.send_and_read(request).await?;
         Ok(Answer { status: head.status, body: &self.input[head.length..], closes: head.closes })
     }
 
-    async fn send_and_read(&mut self, request: &[u8]) -> io::Result<()> {
+    async fn send_and_read(&mut self, request: &[u8]) -> io::Result<Head> {
         self.input.clear();
         self.stream.write_all(request).await?;
         loop {
@@ -64,7 +63,7 @@ impl Connection {
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "half a response"));
                 }
             }
-            return Ok(());
+            return Ok(head);
         }
     }
 }
@@ -89,7 +88,7 @@ fn read_head(input: &[u8]) -> io::Result<Option<Head>> {
     let mut head = Head { status: 0, length: 0, body: 0, closes: false };
     let mut has_length = false;
     let mut at = 0;
-    while let Some(end) = input[at..].iter().position(|byte| *byte == b'\n') {
+    while let Some(end) = memchr::memchr(b'\n', &input[at..]) {
         let line = input[at..at + end].trim_ascii_end();
         at += end + 1;
         if head.status == 0 {

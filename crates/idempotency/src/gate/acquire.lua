@@ -1,6 +1,6 @@
 -- Takes the place of a key, or says what holds it.
--- KEYS[1] name; KEYS[2] (serialised commands) the caller's lock; ARGV[1] what the answer to this request begins with, up to its account
--- (see value.rs for the offsets), ARGV[2] token, 16 bytes, and behind it the lease in ms.
+-- KEYS[1] name; KEYS[2] (serialised commands) the caller's lock; ARGV[1], one text since each costs Redis: 51 bytes that the answer to
+-- this request begins with, up to its account (see value.rs for the offsets), 16 bytes of token, the lease in ms.
 -- F fresh: the place is ours (also when our own token is found: this attempt's earlier acquire was executed)
 -- R running, same request   MR running, another request   MD done, another request
 -- L another operation of this caller runs
@@ -8,9 +8,9 @@
 -- B done, reply not kept here   U not readable here       otherwise the done value itself
 local wanted = ARGV[1]
 local held = redis.call('GET', KEYS[1])
--- The replay first, in one step.
-if held and string.sub(held, 1, 51) == wanted then return held end
-local token, lease = string.sub(ARGV[2], 1, 16), string.sub(ARGV[2], 17)
+-- The replay first, in one step; of what is shorter, nothing can be made here or outside.
+if held and string.find(wanted, string.sub(held, 1, 51), 1, true) == 1 then return held end
+local token, lease = string.sub(wanted, 52, 67), string.sub(wanted, 68)
 if held then
   if #held < 59 or string.sub(held, 1, 1) ~= string.sub(wanted, 1, 1)
       or string.sub(held, 44, 51) ~= string.sub(wanted, 44, 51) then

@@ -28,6 +28,15 @@ pub(super) enum Script {
     Free,
 }
 
+/// What is asked of Redis.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ask<'a> {
+    /// Run a script on its names (all in one slot).
+    Run(Script, &'a [String], &'a [&'a [u8]]),
+    /// What is held under a name.
+    Read(&'a str),
+}
+
 static SCRIPTS: LazyLock<[(&str, redis::Script); 8]> = LazyLock::new(|| {
     [
         ("acquire", redis::Script::new(include_str!("acquire.lua"))),
@@ -94,20 +103,15 @@ impl Line {
         Ok(Self { pool, timeout, kept: Mutex::new(None) })
     }
 
-    /// Runs a script on its names (all in one slot), within the bound. A connection that breaks (Redis restarted, an idle one was cut) is
-    /// replaced and the script is sent once more: every script may run twice, since each compares the token.
-    pub(super) async fn evaluate(
-        &self,
-        script: Script,
-        names: &[String],
-        arguments: &[&[u8]],
-    ) -> Result<Value, Fault> {
+    /// Asks within the bound. A connection that breaks (Redis restarted, an idle one was cut) is replaced and it is asked once more: every
+    /// script may run twice, since each compares the token.
+    pub(super) async fn ask(&self, asked: Ask<'_>) -> Result<Value, Fault> {
         // The serial of the connection that the command went to last; 0 while it has not been sent.
         let sent = AtomicU64::new(0);
         let calls = async {
             let mut again = false;
             loop {
-                match self.call(&sent, script, names, arguments).await {
+                match self.call(&sent, asked).await {
                     Err(Fault::Lost(_)) if !again => again = true,
                     // The first one may have been executed, whatever became of the second.
                     Err(Fault::NotSent(why)) if again => return Err(Fault::Lost(why)),
@@ -140,16 +144,10 @@ impl Line {
         tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(nothing)
     }
 
-    async fn call(
-        &self,
-        sent: &AtomicU64,
-        script: Script,
-        names: &[String],
-        arguments: &[&[u8]],
-    ) -> Result<Value, Fault> {
+    async fn call(&self, sent: &AtomicU64, asked: Ask<'_>) -> Result<Value, Fault> {
         let (serial, mut connection) = self.connection().await?;
         sent.store(serial, Ordering::Relaxed);
-        match evaluate_on(&mut connection, script, names, arguments).await {
+        match ask_on(&mut connection, asked).await {
             Ok(value) => Ok(value),
             // Boxed, as all that seldom happens: every call would carry its state.
             Err(error) => Err(Box::pin(self.judge(serial, error)).await),
@@ -206,19 +204,26 @@ impl Line {
     }
 }
 
-async fn evaluate_on(
+async fn ask_on(
     connection: &mut redis::aio::MultiplexedConnection,
-    script: Script,
-    names: &[String],
-    arguments: &[&[u8]],
+    asked: Ask<'_>,
 ) -> Result<Value, RedisError> {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(SCRIPTS[script as usize].1.get_hash()).arg(names.len());
-    for name in names {
-        command.arg(name);
-    }
-    for argument in arguments {
-        command.arg(*argument);
+    let mut command;
+    match asked {
+        Ask::Read(name) => {
+            command = redis::cmd("GET");
+            command.arg(name);
+        }
+        Ask::Run(script, names, arguments) => {
+            command = redis::cmd("EVALSHA");
+            command.arg(SCRIPTS[script as usize].1.get_hash()).arg(names.len());
+            for name in names {
+                command.arg(name);
+            }
+            for argument in arguments {
+                command.arg(*argument);
+            }
+        }
     }
     let mut loaded = false;
     loop {

@@ -5,7 +5,7 @@
 use deadpool_redis::redis::Value;
 
 use super::Gate;
-use super::line::Script;
+use super::line::{Ask, Script};
 use crate::attempt::Attempt;
 use crate::key::{AccountId, IdempotencyKey};
 
@@ -35,7 +35,8 @@ impl Gate {
         let plain = Attempt::inquiry(account, key.clone());
         let mut any = false;
         for asked in [&plain, &plain.as_if_serialised()] {
-            let answer = self.line.evaluate(script, asked.redis_names(), &[&account.0.to_be_bytes()]).await;
+            let account = account.0.to_be_bytes();
+            let answer = self.line.ask(Ask::Run(script, asked.redis_names(), &[&account])).await;
             any |= matches!(answer.map_err(|fault| fault.to_string())?, Value::Int(1));
         }
         Ok(any)

@@ -78,7 +78,7 @@ fn describe(record: &Record) -> Vec<u8> {
         None => text.extend_from_slice(b"null"),
         Some(Finished { reply, .. }) => {
             let headers: Map<String, Value> =
-                reply.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+                reply.headers.iter().map(|(name, value)| (name.to_string(), value.as_ref().into())).collect();
             let head = format!(r#"{{"status":{},"headers":{},"body":"#, reply.status, Value::Object(headers));
             text.extend_from_slice(head.as_bytes());
             // Every stored body is JSON, or nothing.
@@ -112,7 +112,7 @@ mod tests {
         let id = Uuid::nil();
         let said = |record: &Record| String::from_utf8(describe(record)).unwrap();
         assert_eq!(said(&record), format!(r#"{{"id":"{id}","state":"running","response":null}}"#));
-        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        let headers = vec![("content-type".into(), "application/json".into())];
         let body = br#"{ "n": 1.0,  "a": [] }"#.to_vec();
         let reply = StoredReply { status: 201, headers, body };
         record.status = Status::Completed;

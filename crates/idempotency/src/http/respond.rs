@@ -2,6 +2,7 @@
 //!
 //! Invariant: a stored reply is sent with its own status, headers and bytes, and only a replay carries the marks of one.
 
+use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
 use actix_web::HttpResponse;
@@ -110,9 +111,11 @@ fn stored(finished: Finished, request_id: Uuid) -> HttpResponse {
     let mut response = if reply.body.is_empty() { builder.finish() } else { builder.body(reply.body) };
     let headers = response.headers_mut();
     for (name, value) in reply.headers {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_maybe_shared(Bytes::from(value)))
-        {
+        let value = match value {
+            Cow::Borrowed(known) => HeaderValue::from_str(known),
+            Cow::Owned(value) => HeaderValue::from_maybe_shared(Bytes::from(value)),
+        };
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), value) {
             headers.insert(name, value);
         }
     }

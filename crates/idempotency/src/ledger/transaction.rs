@@ -129,7 +129,7 @@ impl Transaction {
     ) -> Completed {
         let Done { reply, effects, .. } = work;
         let headers: Vec<&str> =
-            reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
+            reply.headers.iter().flat_map(|(name, value)| [name.as_ref(), value.as_ref()]).collect();
         let (account, key, path) = (attempt.account.0, attempt.key.as_str(), attempt.path.as_str());
         let (hash, version) =
             (attempt.asked.current.digest.to_vec(), i16::from(attempt.asked.current.version));

@@ -270,7 +270,7 @@ impl Ledger {
     ) -> Completed {
         let Done { reply, effects, .. } = work;
         let headers: Vec<&str> =
-            reply.headers.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]).collect();
+            reply.headers.iter().flat_map(|(name, value)| [name.as_ref(), value.as_ref()]).collect();
         let (account, key) = (attempt.account.0, attempt.key.as_str());
         let (word, code) = (status_word(status), i16::try_from(reply.status).unwrap_or(500));
         let body = work.kept.then_some(reply.body.as_slice());

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use idempotency::{Abort, Command, Invalid, LastWrite, OpeningRead, Reply, Tx};
+use idempotency::{Abort, Command, Invalid, LastWrite, OpeningRead, Reply, Tx, new_id};
 use serde::Deserialize;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -112,7 +112,7 @@ impl Command for CreateOrder {
         // The transaction's own time, which is what the order's row will say.
         let created_at = products.first().map(|product| product.get(5)).ok_or(PriceOverflow)?;
 
-        let (id, account, idem_key) = (Uuid::now_v7(), tx.account().0, tx.natural_key());
+        let (id, account, idem_key) = (new_id(), tx.account().0, tx.natural_key());
         let column = |of: fn(&ItemView) -> String| items.iter().map(of).collect::<Vec<_>>();
         // At most ITEMS_MAX positions and QUANTITY_MAX pieces: both fit.
         let positions: Vec<i16> = (0..).take(items.len()).collect();

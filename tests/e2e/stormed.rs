@@ -1,0 +1,100 @@
+//! A key that is replayed again and again is read by a plain command: it must tell no other story than the script.
+
+use std::time::Duration;
+
+use deadpool_redis::redis;
+use testkit::{Action, CommandMatch, Response, until};
+
+use crate::harness::{App, World};
+
+const BOUND: Duration = Duration::from_secs(20);
+/// Replays by the script after which a worker looks first (`gate/stormed.rs`).
+const STORMED_FROM: usize = 16;
+
+/// Calls of EVALSHA that Redis has executed.
+async fn evalsha_calls(app: &App) -> u64 {
+    let info: String = app.redis(&["INFO", "commandstats"]).await;
+    let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let calls = line.and_then(|line| line.split("calls=").nth(1)).and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// One worker: each learns by itself.
+async fn start(world: World) -> App {
+    App::builder(world).env("DATABASE_POOL", "2").start().await
+}
+
+/// Replays until the worker looks first.
+async fn storm(app: &App) {
+    for _ in 0..STORMED_FROM {
+        assert_eq!(app.order("K", 2).await.status, 201);
+    }
+}
+
+async fn replayed(app: &App, first: &Response, tier: &str) {
+    let again = app.order("K", 2).await;
+    assert_eq!((again.status, &again.body), (201, &first.body));
+    assert_eq!(again.header("x-cache-lookup"), Some(tier));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.header("original-request-id"), first.header("x-request-id"));
+    assert_eq!(again.header("idempotency-expires"), first.header("idempotency-expires"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn it_is_read_without_a_script() {
+    let app = start(World::Up).await;
+    let first = app.order("K", 2).await;
+    storm(&app).await;
+    let before = evalsha_calls(&app).await;
+    for _ in 0..5 {
+        replayed(&app, &first, "HIT").await;
+    }
+    assert_eq!(evalsha_calls(&app).await - before, 0);
+    assert_eq!(app.order("K", 3).await.status, 422);
+    assert_eq!(evalsha_calls(&app).await - before, 1, "another payload is for the script to judge");
+}
+
+/// Gone, of another database, of another account, of another kind: PostgreSQL is asked, as for any key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn whatever_else_is_held_is_no_answer() {
+    let app = start(World::Up).await;
+    let first = app.order("K", 2).await;
+    let name = app.redis_name("K").await;
+    let spoiled: [&[&str]; 4] = [
+        &["DEL", &name],
+        &["SETRANGE", &name, "2", "another "],
+        &["SETRANGE", &name, "43", "somebody"],
+        &["SETRANGE", &name, "75", "\u{7f}\u{7f}\u{7f}\u{7f}"],
+    ];
+    for spoil in spoiled {
+        storm(&app).await;
+        let _: redis::Value = app.redis(spoil).await;
+        replayed(&app, &first, "MISS").await;
+        // What cannot be read stays until it runs out.
+        let _: i64 = app.redis(&["DEL", &name]).await;
+        replayed(&app, &first, "MISS").await;
+        replayed(&app, &first, "HIT").await;
+    }
+    storm(&app).await;
+    let _: i64 = app.redis(&["DEL", &name]).await;
+    let _: i64 = app.redis(&["HSET", &name, "field", "value"]).await;
+    replayed(&app, &first, "MISS").await;
+}
+
+/// Redis dies under the reading command: PostgreSQL answers, and Redis is asked again once it can be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn redis_dies_under_it() {
+    let app = App::builder(World::Up).redis_proxy().env("DATABASE_POOL", "2").start().await;
+    let proxy = app.redis_proxy.as_ref().expect("a proxy");
+    let first = app.order("K", 2).await;
+    for action in [Action::CutBefore, Action::DropReplyAndCut] {
+        storm(&app).await;
+        let cut = proxy.always(CommandMatch::name("GET"), action);
+        replayed(&app, &first, "MISS").await;
+        cut.release();
+        until("a replay from Redis", BOUND, || async {
+            app.order("K", 2).await.header("x-cache-lookup") == Some("HIT")
+        })
+        .await;
+    }
+}
