@@ -109,6 +109,14 @@ async fn help_names_every_option_with_its_variable() {
         ("accounts list", "DATABASE_URL"),
         ("accounts revoke", "DATABASE_URL"),
         ("keys stuck", "DATABASE_URL IDEMPOTENCY_STUCK_AFTER"),
+        (
+            "doctor",
+            "DATABASE_URL REDIS_URL DATABASE_POOL DATABASE_POOLER IDEMPOTENCY_LEASE ADMIN_BIND ADMIN_TOKEN REPLICAS REPORT_JSON",
+        ),
+        (
+            "verify",
+            "DATABASE_URL REDIS_URL IDEMPOTENCY_KEY_RETENTION EVENTS_RETENTION IDEMPOTENCY_STUCK_AFTER REPORT_JSON",
+        ),
         ("webhooks dead", "DATABASE_URL"),
         ("webhooks redeliver", "DATABASE_URL"),
     ] {
@@ -128,7 +136,7 @@ async fn help_names_every_option_with_its_variable() {
     }
     let top = run(program(&["--help"])).await.succeeded();
     let group = run(program(&["accounts", "--help"])).await.succeeded();
-    for name in ["dev", "serve", "migrate", "seed", "accounts", "webhooks"] {
+    for name in ["dev", "serve", "migrate", "seed", "accounts", "webhooks", "doctor", "verify"] {
         assert!(top.contains(&format!("\n  {name} ")), "{name}");
     }
     for name in ["create", "list", "revoke"] {

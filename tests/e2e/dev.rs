@@ -150,6 +150,13 @@ async fn one_command_makes_a_shop_whose_data_outlives_it() {
     assert_eq!(body, same_body);
     let orders = "SELECT count(*) FROM orders";
     assert_eq!(client.query_one(orders, &[]).await.expect("a count").get::<_, i64>(0), 1);
+    let admin = dev.said("admin").trim_start_matches("http://");
+    for arguments in [&["verify"][..], &["doctor", "--admin-bind", admin]] {
+        let mut command = program(arguments);
+        command.env("DATABASE_URL", dev.said("database_url")).env("REDIS_URL", dev.said("redis_url"));
+        let said = run(command).await.succeeded();
+        assert!(said.lines().all(|line| line.starts_with("ok ")), "{said}");
+    }
 
     let (servers, sandbox) = (dev.servers().await, dev.sandbox().await);
     let first = dev.json.clone();

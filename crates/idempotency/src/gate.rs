@@ -244,7 +244,7 @@ impl Gate {
 
     /// Whether Redis takes writes, asked without a breaker: for health checks. PING would pass on a read-only replica.
     pub async fn is_writable(&self) -> bool {
-        self.line.ask(Ask::Run(Script::Probe, &[PROBE_NAME.to_owned()], &[])).await.is_ok()
+        self.probe().await.is_ok()
     }
 
     /// Keeps trying to give a place back for as long as it could be held: an acquire whose reply was lost may be executed

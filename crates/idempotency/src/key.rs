@@ -138,6 +138,18 @@ fn named(account: &str, key: &IdempotencyKey) -> String {
     name
 }
 
+/// The reverse of [`redis_name`] and [`serialised_redis_name`]; `None` for what neither has made.
+pub(crate) fn of_redis_name(name: &str) -> Option<(AccountId, IdempotencyKey)> {
+    let (account, escaped) = name.strip_prefix("idem:v1:")?.split_once(':')?;
+    let tagged = account.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let account = AccountId(tagged.unwrap_or(account).parse().ok()?);
+    // What stands for itself is escaped last.
+    let key = escaped.replace("%7B", "{").replace("%7D", "}").replace("%25", "%");
+    let key = IdempotencyKey::from_text(&key)?;
+    let known = [redis_name(account, &key), serialised_redis_name(account, &key)];
+    known.iter().any(|known| known == name).then_some((account, key))
+}
+
 /// Account and client key in one text, for a unique column such as `orders.idem_key`: `{account}:{key}`, verbatim.
 /// The account is a number, so the first colon ends it and the text is injective.
 pub fn natural_key(account: AccountId, key: &IdempotencyKey) -> String {
@@ -205,6 +217,22 @@ mod tests {
             assert!(serialised.starts_with("idem:v1:{42}:") && serialised.matches(['{', '}']).count() == 2);
         }
         assert_eq!(lock_redis_name(AccountId(42), "orders.refund"), "idem:lock:{42}:orders.refund");
+        for key in ["8e03", "a{b}c", "%7B", "%257B", "%", "{%}", "a:b"] {
+            let key = IdempotencyKey(key.to_owned());
+            for name in [redis_name(AccountId(42), &key), serialised_redis_name(AccountId(42), &key)] {
+                assert_eq!(of_redis_name(&name), Some((AccountId(42), key.clone())), "{name}");
+            }
+        }
+        for foreign in [
+            "idem:v1:42",
+            "idem:v1:x:k",
+            "idem:lock:{42}:c",
+            "idem:v1:042:k",
+            "idem:v1:42:{",
+            "idem:v1:42:%7b%",
+        ] {
+            assert_eq!(of_redis_name(foreign), None, "{foreign}");
+        }
         assert_ne!(name(1, "{"), name(1, "%7B"));
         assert_ne!(name(1, "2:x"), name(12, "x"));
         assert_eq!(natural_key(AccountId(7), &IdempotencyKey("a:b".into())), "7:a:b");

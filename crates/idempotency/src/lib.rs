@@ -84,7 +84,7 @@ pub use generation::{CurrentGeneration, Generation};
 pub use id::{Id, NotAnId, new_id};
 pub use key::{AccountId, IdempotencyKey, KEY_LEN_MAX, KeyError};
 pub use ledger::Ledger;
-pub use operator::{Decision, Operator, OperatorError};
+pub use operator::{Comparison, Decision, Operator, OperatorError};
 pub use policy::{LEASE_MIN, OnDuplicate, Policy, parse_duration, parse_size};
 pub use prefer::Preferences;
 pub use problem::{Problem, ProblemKind, SameKey};

@@ -3,6 +3,8 @@
 //! Knows records, journals and locks; asks no other service. Invariants: nothing is taken from whoever may still be running; a decision
 //! about an unknown outcome is kept with its reason, in the transaction that it changes the journal in.
 
+mod comparison;
+
 use serde_json::Value;
 use tokio_postgres::Row;
 
@@ -20,6 +22,8 @@ const RELEASE_SQL: &str = include_str!("ledger/release.sql");
 const AUDIT_SQL: &str = include_str!("ledger/audit.sql");
 const SETTLED_SQL: &str = include_str!("ledger/settled.sql");
 const LOCK_SQL: &str = include_str!("ledger/lock.sql");
+
+pub use comparison::Comparison;
 
 /// Most records that are listed.
 const STUCK_MAX: i64 = 1000;

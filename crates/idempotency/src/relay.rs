@@ -34,7 +34,8 @@ const SETTLE_SQL: &str = include_str!("relay/settle.sql");
 const RELEASE_SQL: &str = include_str!("relay/release.sql");
 const FORGET_SQL: &str = include_str!("relay/forget.sql");
 const FORGET_EVENTS_SQL: &str = include_str!("relay/forget_events.sql");
-const BACKLOG_SQL: &str = include_str!("relay/backlog.sql");
+/// For an operator's page: how many deliveries wait, since when (in seconds) and how many are dead; counted up to `$1`.
+pub const BACKLOG_SQL: &str = include_str!("relay/backlog.sql");
 /// For an operator's session: sends the event `$1` again; one row, whether there is such an event and to how many it goes.
 pub const REDELIVER_SQL: &str = include_str!("relay/redeliver.sql");
 /// For an operator's session: what was given up, the latest first, at most `$1`; event, type, account, subscriber, tries, why

@@ -1,6 +1,13 @@
-//! What operators see, on a listener of its own: health and metrics.
+//! What operators see: health, metrics and a page on a listener of its own; commands that ask (`doctor`, `verify`, `keys`).
 //!
 //! Invariant: a probe takes a bounded time, and neither /livez nor /readyz tells a stranger anything but the state.
+
+mod asking;
+pub(crate) mod doctor;
+pub(crate) mod keys;
+mod ops;
+mod report;
+pub(crate) mod verify;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -105,12 +112,23 @@ impl Operator {
         }
     }
 
+    /// The refusal for whoever has not the token, if one is set.
+    fn refuses(&self, request: &HttpRequest) -> Option<HttpResponse> {
+        let token = self.token.as_ref()?;
+        let given = auth::bearer(request).unwrap_or_default();
+        if bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
+            return None;
+        }
+        Some(problem_response(&problems::UNAUTHENTICATED.because("send the ADMIN_TOKEN"), Uuid::now_v7()))
+    }
+
     pub(crate) fn routes(&self, config: &mut ServiceConfig) {
         config
             .app_data(web::Data::new(self.clone()))
             .route("/livez", web::get().to(livez))
             .route("/readyz", web::get().to(readyz))
             .route("/metrics", web::get().to(metrics))
+            .route("/ops", web::get().to(ops::page))
             .default_service(web::route().to(fallback_not_found));
     }
 
@@ -153,14 +171,8 @@ async fn readyz(operator: web::Data<Operator>) -> HttpResponse {
 }
 
 async fn metrics(request: HttpRequest, operator: web::Data<Operator>) -> HttpResponse {
-    if let Some(token) = &operator.token {
-        let given = auth::bearer(&request).unwrap_or_default();
-        if !bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
-            return problem_response(
-                &problems::UNAUTHENTICATED.because("send the ADMIN_TOKEN"),
-                Uuid::now_v7(),
-            );
-        }
+    if let Some(refused) = operator.refuses(&request) {
+        return refused;
     }
     operator.look_around().await;
     let text = operator.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default();

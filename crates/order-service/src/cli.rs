@@ -7,8 +7,10 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::Extra;
+use crate::admin::doctor::{self, DoctorArgs};
+use crate::admin::keys::{self, KeysCommand};
+use crate::admin::verify::{self, VerifyArgs};
 use crate::config::{DatabaseUrl, DevArgs, ServeArgs};
-use crate::keys::{self, KeysCommand};
 use crate::logging::LogFormat;
 use crate::webhooks::operate;
 use crate::{accounts, app, dev, logging, migrations, seed};
@@ -56,6 +58,10 @@ enum Command {
         #[command(subcommand)]
         command: WebhooksCommand,
     },
+    /// Check how both stores are set up; one line a check, exit code 1 if one fails
+    Doctor(Box<DoctorArgs>),
+    /// Prove the invariants on the live database; exit code 1 if one is broken
+    Verify(Box<VerifyArgs>),
     /// A payment gateway for development and tests; it prints its address once it answers
     Sandbox(Box<sandbox_gateway::Settings>),
 }
@@ -152,6 +158,8 @@ async fn run(command: Command, extra: Extra) -> anyhow::Result<()> {
         Command::Accounts { command } => manage_accounts(command).await,
         Command::Keys { command } => keys::run(command).await,
         Command::Webhooks { command } => manage_webhooks(command).await,
+        Command::Doctor(arguments) => doctor::run(&arguments).await,
+        Command::Verify(arguments) => verify::run(*arguments).await,
         Command::Sandbox(settings) => sandbox_gateway::run(&settings).await,
     }
 }

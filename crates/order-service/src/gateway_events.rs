@@ -38,7 +38,7 @@ DELETE FROM gateway_events
 const FORGET_BATCH: i64 = 500;
 const FORGET_EVERY: Duration = Duration::from_secs(5);
 
-const NOT_SIGNED: &ProblemKind = &ProblemKind {
+pub(crate) const NOT_SIGNED: &ProblemKind = &ProblemKind {
     code: problems::UNAUTHENTICATED.code,
     status: 401,
     title: "The message is not signed as the gateway signs",
@@ -49,7 +49,7 @@ const NOT_SIGNED: &ProblemKind = &ProblemKind {
     page: "Messages of the payment gateway carry a webhook-id, a webhook-timestamp of the last five minutes, and a \
            webhook-signature over both and the body, as Standard Webhooks has it. Nothing was done and no key was taken.",
 };
-const NOT_CONFIGURED: &ProblemKind = &ProblemKind {
+pub(crate) const NOT_CONFIGURED: &ProblemKind = &ProblemKind {
     code: "gateway-not-configured",
     status: 503,
     title: "Messages of the payment gateway are not expected here",

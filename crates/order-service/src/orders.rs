@@ -1,7 +1,7 @@
 //! Orders: one command or read per file.
 
 mod cancel;
-mod create;
+pub(crate) mod create;
 pub(crate) mod read;
 pub(crate) mod rejections;
 mod view;

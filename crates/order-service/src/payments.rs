@@ -4,7 +4,7 @@
 //! charged at most once, and never gives back more than it was charged.
 
 pub(crate) mod gateway;
-mod pay;
+pub(crate) mod pay;
 mod refund;
 pub(crate) mod rejections;
 mod view;

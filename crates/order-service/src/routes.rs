@@ -19,7 +19,7 @@ use crate::orders::{self, CancelOrder, CreateOrder};
 use crate::payments::rejections::GATEWAY_NOT_CONFIGURED;
 use crate::payments::{PayOrder, RefundOrder};
 use crate::webhooks::{self, RegisterEndpoint, RotateSecret};
-use crate::{Shop, catalogue, events, problem_pages};
+use crate::{Shop, catalogue, events, openapi, problem_pages};
 
 /// `payments`: whether there is a gateway.
 pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
@@ -47,7 +47,9 @@ pub(crate) fn table(config: &mut ServiceConfig, payments: bool) {
         .service(key_status("/v1/idempotency-keys"))
         .service(operation())
         .service(policy("/v1/idempotency"))
-        .service(read_only("/problems/{code}", reading().to(problem_pages::page)));
+        .service(read_only("/problems/{code}", reading().to(problem_pages::page)))
+        .service(read_only("/openapi.json", reading().to(openapi::json)))
+        .service(read_only("/docs", reading().to(openapi::docs)));
 }
 
 /// Every workflow of this service, by the name that records have: what the completer can go on with.

@@ -10,7 +10,7 @@ mod resolver;
 mod rotate;
 mod sender;
 mod signature;
-mod target;
+pub(crate) mod target;
 
 pub(crate) use endpoints::{delete, list};
 pub(crate) use register::RegisterEndpoint;
@@ -28,7 +28,7 @@ pub(crate) const TARGET_FORBIDDEN: &ProblemKind = &ProblemKind::rejection(
      this refusal is the answer of its key for good. Register another address with a new key.",
 );
 
-const ENDPOINT_NOT_FOUND: &ProblemKind = &ProblemKind::rejection(
+pub(crate) const ENDPOINT_NOT_FOUND: &ProblemKind = &ProblemKind::rejection(
     "not-found",
     404,
     "There is no such endpoint",

@@ -85,7 +85,7 @@ impl Gate {
     /// The answer to this request, if that is what Redis holds.
     async fn read(&self, attempt: &Attempt, wanted: &[u8]) -> Result<Option<Finished>, Fault> {
         let began = Instant::now();
-        let held = self.ask(Ask::Read(&attempt.redis_names()[0])).await;
+        let held = self.ask(Ask::Plain(&["GET", &attempt.redis_names()[0]])).await;
         telemetry::took("acquire", began);
         Ok(match held? {
             Value::BulkString(held) if held.starts_with(wanted) => value::finished(&held, attempt.account),

@@ -33,8 +33,8 @@ pub(super) enum Script {
 pub(super) enum Ask<'a> {
     /// Run a script on its names (all in one slot).
     Run(Script, &'a [String], &'a [&'a [u8]]),
-    /// What is held under a name.
-    Read(&'a str),
+    /// A command of Redis's own, word by word.
+    Plain(&'a [&'a str]),
 }
 
 static SCRIPTS: LazyLock<[(&str, redis::Script); 8]> = LazyLock::new(|| {
@@ -131,19 +131,6 @@ impl Line {
         }
     }
 
-    /// What Redis says of itself under `stats`, within the bound.
-    pub(super) async fn info(&self) -> Result<String, Fault> {
-        let asked = async {
-            let (serial, mut connection) = self.connection().await?;
-            match redis::cmd("INFO").arg("stats").query_async(&mut connection).await {
-                Ok(info) => Ok(info),
-                Err(error) => Err(self.judge(serial, error).await),
-            }
-        };
-        let nothing = |_| Err(Fault::NotSent(format!("no answer within {:?}", self.timeout)));
-        tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(nothing)
-    }
-
     async fn call(&self, sent: &AtomicU64, asked: Ask<'_>) -> Result<Value, Fault> {
         let (serial, mut connection) = self.connection().await?;
         sent.store(serial, Ordering::Relaxed);
@@ -210,9 +197,9 @@ async fn ask_on(
 ) -> Result<Value, RedisError> {
     let mut command;
     match asked {
-        Ask::Read(name) => {
-            command = redis::cmd("GET");
-            command.arg(name);
+        Ask::Plain(words) => {
+            command = redis::Cmd::new();
+            command.arg(words);
         }
         Ask::Run(script, names, arguments) => {
             command = redis::cmd("EVALSHA");

@@ -16,13 +16,13 @@ use super::view::{ItemView, Money, OrderView};
 use crate::Shop;
 
 /// Most items of an order.
-const ITEMS_MAX: usize = 100;
+pub(crate) const ITEMS_MAX: usize = 100;
 /// Most pieces of one item.
-const QUANTITY_MAX: i64 = 10_000;
+pub(crate) const QUANTITY_MAX: i64 = 10_000;
 /// Longest note, in characters.
-const NOTE_MAX: usize = 1000;
+pub(crate) const NOTE_MAX: usize = 1000;
 /// Longest sku, in characters.
-const SKU_MAX: usize = 100;
+pub(crate) const SKU_MAX: usize = 100;
 
 const PRICES_SQL: &str =
     "SELECT sku, name, unit_price, currency, stock, CURRENT_TIMESTAMP FROM products WHERE sku = ANY($1)";

@@ -17,7 +17,7 @@ use crate::Shop;
 use crate::orders::rejections::ORDER_NOT_FOUND;
 
 /// Longest source, in characters.
-const SOURCE_MAX: usize = 200;
+pub(crate) const SOURCE_MAX: usize = 200;
 
 const LOCK_SQL: &str =
     "SELECT status, total_amount, currency FROM orders WHERE id = $1 AND account_id = $2 FOR UPDATE";

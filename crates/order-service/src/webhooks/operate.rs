@@ -6,7 +6,7 @@ use anyhow::bail;
 use idempotency::relay::{DEAD_SQL, REDELIVER_SQL};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 /// Most lines of a list.
@@ -24,15 +24,14 @@ pub(crate) async fn redeliver(client: &Client, event: Uuid) -> anyhow::Result<i6
 
 /// One line a delivery that was given up, the latest first.
 pub(crate) async fn dead(client: &Client) -> anyhow::Result<Vec<String>> {
-    let rows = client.query(DEAD_SQL, &[&LINES_MAX]).await?;
-    let line = |row: &tokio_postgres::Row| {
-        let (event, kind, account): (Uuid, &str, i64) = (row.get(0), row.get(1), row.get(2));
-        let (endpoint, tries, why): (Uuid, i16, Option<&str>) = (row.get(3), row.get(4), row.get(5));
-        let at = row.get::<_, OffsetDateTime>(6).format(&Rfc3339)?;
-        Ok(format!(
-            "{event}\t{kind}\taccount {account}\tendpoint {endpoint}\t{tries} tries\t{at}\t{}",
-            why.unwrap_or("-")
-        ))
-    };
-    rows.iter().map(line).collect()
+    client.query(DEAD_SQL, &[&LINES_MAX]).await?.iter().map(given_up).collect()
+}
+
+/// A row of [`DEAD_SQL`] as a line.
+pub(crate) fn given_up(row: &Row) -> anyhow::Result<String> {
+    let (event, kind, account): (Uuid, &str, i64) = (row.get(0), row.get(1), row.get(2));
+    let (endpoint, tries, why): (Uuid, i16, Option<&str>) = (row.get(3), row.get(4), row.get(5));
+    let at = row.get::<_, OffsetDateTime>(6).format(&Rfc3339)?;
+    let why = why.unwrap_or("-");
+    Ok(format!("{event}\t{kind}\taccount {account}\tendpoint {endpoint}\t{tries} tries\t{at}\t{why}"))
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
 /// Longest URL, in bytes.
-const URL_MAX: usize = 2000;
+pub(crate) const URL_MAX: usize = 2000;
 
 /// Reads the URL of an endpoint; the error says what is wrong with it.
 pub(super) fn parse(text: &str) -> Result<Url, &'static str> {

@@ -7,17 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use idempotency::gate::{Gate, GateConfig};
+use idempotency::gate::Gate;
 use idempotency::{
-    AccountId, CurrentGeneration, Database, DatabaseConfig, Decision, IdempotencyKey, Operator, Plans,
-    Policy, Pooler, parse_duration,
+    AccountId, CurrentGeneration, Database, Decision, IdempotencyKey, Operator, parse_duration,
 };
 use serde_json::{Value, json};
 
+use super::asking;
 use crate::config::DatabaseUrl;
-
-/// How long one question to either store may take.
-const ASK_MAX: Duration = Duration::from_secs(5);
 
 const ACCOUNT_SQL: &str = "SELECT id FROM accounts WHERE name = $1";
 const ORDER_SQL: &str = "SELECT id::text, status FROM orders WHERE idem_key = $1";
@@ -89,7 +86,10 @@ pub(crate) async fn run(command: KeysCommand) -> anyhow::Result<()> {
         KeysCommand::Show(arguments) => show(&Asked::of(&arguments).await?).await,
         KeysCommand::Stuck { database, stuck_after } => {
             let stuck_ms = i64::try_from(stuck_after.as_millis()).unwrap_or(i64::MAX);
-            for record in Operator::new(connect(&database)?).stuck(stuck_ms).await? {
+            for record in Operator::new(asking::database(&database, CurrentGeneration::default())?)
+                .stuck(stuck_ms)
+                .await?
+            {
                 println!("{record}");
             }
             Ok(())
@@ -144,34 +144,12 @@ async fn show(asked: &Asked) -> anyhow::Result<()> {
 
 impl Asked {
     async fn of(arguments: &KeyArgs) -> anyhow::Result<Self> {
-        let database = connect(&arguments.database)?;
+        let database = asking::database(&arguments.database, CurrentGeneration::default())?;
         let rows = database.read(ACCOUNT_SQL, &[&arguments.account.as_str()]).await?;
         let row = rows.first().with_context(|| format!("there is no account {}", arguments.account))?;
         let key = IdempotencyKey::from_text(&arguments.key).context("this cannot be a key")?;
-        let gate = arguments.redis_url.as_ref().map(|url| {
-            let policy = Policy::default();
-            let config = GateConfig {
-                url: url.clone(),
-                timeout: ASK_MAX,
-                lease: policy.lease,
-                cache_body_max: policy.cache_body_max,
-            };
-            Gate::new(&config, CurrentGeneration::default())
-        });
-        let gate = gate.transpose().map_err(anyhow::Error::msg)?;
+        let url = arguments.redis_url.as_ref();
+        let gate = url.map(|url| asking::gate(url, CurrentGeneration::default())).transpose()?;
         Ok(Self { database, gate, account: AccountId(row.get(0)), key })
     }
-}
-
-fn connect(database: &DatabaseUrl) -> anyhow::Result<Database> {
-    let config = DatabaseConfig {
-        url: database.database_url.clone(),
-        pool_wait: ASK_MAX,
-        statement_timeout: ASK_MAX,
-        lock_timeout: ASK_MAX,
-        idle_timeout: ASK_MAX,
-        pooler: Pooler::None,
-        plans: Plans::AsTheServerDecides,
-    };
-    Database::new(&config, 1, CurrentGeneration::default()).map_err(anyhow::Error::msg)
 }
