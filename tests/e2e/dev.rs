@@ -228,6 +228,22 @@ async fn a_second_one_on_the_same_folder_is_refused_and_harms_nothing() {
     all_are_gone(servers).await;
 }
 
+/// A port that somebody has is told before anything is started, or fetched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_taken_port_is_told_at_once() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    for (option, name) in [("--bind", "(BIND)"), ("--admin-bind", "(ADMIN_BIND)")] {
+        let folder = TempDir::new("e2e-dev").expect("a folder");
+        let mut command = program(&["dev", option, &address]);
+        let other = if option == "--bind" { "--admin-bind" } else { "--bind" };
+        command.args([other, "127.0.0.1:0", "--data-dir"]).arg(folder.path());
+        let ended = run(command).await;
+        assert!(ended.fault().contains(&format!("cannot listen on {address} {name}")), "{}", ended.err);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing was made");
+    }
+}
+
 /// A `PATH` that begins with a script of this name, and the file `$note` that it can make.
 fn decoy(parent: &Path, name: &str, script: &str) -> (OsString, PathBuf) {
     let folder = parent.join("decoy");

@@ -67,7 +67,10 @@ async fn what_is_served_is_listed() {
     }
     let listed: BTreeSet<&str> =
         document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
-    assert_eq!(listed, served);
+    let missing: Vec<_> = served.difference(&listed).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    // A command of this package's own, of which nothing is said anywhere.
+    assert!(listed.len() > served.len(), "{listed:?}");
     // A path that takes another method than those that are told says so itself.
     for path in ["/v1/orders", "/v1/webhook-endpoints", "/v1/products"] {
         let answer = testkit::send(app.replica().api, &Request::new("PUT", path)).await.expect("an answer");

@@ -7,6 +7,7 @@ mod body;
 mod input;
 mod operation;
 mod respond;
+mod routed;
 mod signed;
 mod status;
 
@@ -39,6 +40,8 @@ use input::{Input, Operation};
 pub use operation::operation;
 pub use signed::{Origin, Signed, signed};
 pub use status::{key_status, policy};
+
+pub use routed::{Routed, announce, routed};
 
 pub use respond::{EXPOSED_HEADERS, REQUEST_ID, fallback_not_found, method_not_allowed, problem_response};
 
@@ -77,6 +80,7 @@ impl Authenticator {
 /// Needs `web::Data` of [`Engine`], [`Authenticator`], [`Shutdown`] and `C::State` in the application. Other methods are
 /// answered 405; add `.route(…)` and `.default_service(…)` for a path that also takes them.
 pub fn command<C: Command>(path: &str) -> Resource {
+    announce(Routed { method: "post", path: path.to_owned(), name: C::NAME, is_workflow: false });
     resource(path)
         .route(web::route().guard(guard::Post()).to(handle::<C>))
         .default_service(web::route().to(|| method_not_allowed(&[Method::POST])))
@@ -84,6 +88,7 @@ pub fn command<C: Command>(path: &str) -> Resource {
 
 /// A route that runs a workflow for each POST, once per idempotency key. Needs the same as [`command`].
 pub fn workflow<W: Workflow>(path: &str) -> Resource {
+    announce(Routed { method: "post", path: path.to_owned(), name: W::NAME, is_workflow: true });
     resource(path)
         .route(web::route().guard(guard::Post()).to(handle_workflow::<W>))
         .default_service(web::route().to(|| method_not_allowed(&[Method::POST])))

@@ -8,6 +8,7 @@ mod sandbox;
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,6 +46,10 @@ pub(crate) async fn run(arguments: DevArgs, extra: Extra) -> anyhow::Result<()> 
     let faults = contradictions(&arguments.listen, &arguments.gateway, &arguments.limits);
     if !faults.is_empty() {
         bail!(faults.join("\nerror: "));
+    }
+    // Before anything is fetched or started.
+    for (name, address) in [("BIND", arguments.listen.bind), ("ADMIN_BIND", arguments.listen.admin_bind)] {
+        TcpListener::bind(address).with_context(|| format!("cannot listen on {address} ({name})"))?;
     }
     // Said aloud: a shell that has them set for something else would have that migrated and seeded.
     for (name, url) in [("PostgreSQL", &arguments.database_url), ("Redis", &arguments.redis_url)] {

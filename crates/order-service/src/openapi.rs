@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::page::LIMIT_MAX;
 use crate::reading::with_request_id;
-use operations::{ALL, Kind, Operation};
+use operations::{Kind, Operation, all};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", document()));
 static PAGE: LazyLock<String> = LazyLock::new(page);
@@ -38,9 +38,10 @@ pub(crate) async fn docs() -> HttpResponse {
 }
 
 fn document() -> Value {
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for operation in ALL {
-        paths.entry(operation.path).or_default().insert(operation.method().to_owned(), described(operation));
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+    for operation in all() {
+        let methods = paths.entry(operation.path.to_string()).or_default();
+        methods.insert(operation.method().to_owned(), described(&operation));
     }
     json!({
         "openapi": "3.1.0",
@@ -59,17 +60,18 @@ fn document() -> Value {
 
 fn described(operation: &Operation) -> Value {
     let (status, schema) = operation.gives;
-    let mut responses = BTreeMap::from([(status, success(operation, schema))]);
+    let status = status.map_or("2XX".to_owned(), |status| status.to_string());
+    let mut responses = Map::from_iter([(status, success(operation, schema))]);
     if operation.kind == Kind::Workflow {
         let schema = json!({ "schema": schemas::reference("Operation") });
         let running = json!({
             "description": "It runs in the background; Location is the operation",
             "content": { "application/json": schema },
         });
-        responses.insert(202, running);
+        responses.insert("202".to_owned(), running);
     }
     for kind in operation.problems() {
-        let response = responses.entry(kind.status).or_insert_with(|| {
+        let response = responses.entry(kind.status.to_string()).or_insert_with(|| {
             json!({
                 "description": "",
                 "content": { "application/problem+json": { "schema": schemas::reference("Problem") } },
@@ -83,7 +85,7 @@ fn described(operation: &Operation) -> Value {
         "operationId": operation_id(operation),
         "summary": operation.summary,
         "parameters": parameters(operation),
-        "responses": responses.into_iter().map(|(status, told)| (status.to_string(), told)).collect::<Map<_, _>>(),
+        "responses": responses,
     });
     if !matches!(operation.kind, Kind::Open | Kind::Signed) {
         described["security"] = json!([{ "api_key": [] }]);
@@ -169,11 +171,14 @@ fn page() -> String {
          <p>For machines: <a href=\"/openapi.json\">/openapi.json</a>. The policy in force: \
          <a href=\"/v1/idempotency\">/v1/idempotency</a>.</p>\n",
     );
-    for operation in ALL {
-        let (method, path) = (operation.method().to_uppercase(), operation.path);
+    for operation in all() {
+        let (method, path) = (operation.method().to_uppercase(), &operation.path);
         // Writing to a string does not fail.
         let _ = write!(page, "<h2>{method} {path}</h2>\n<p>{}.", operation.summary);
-        let _ = write!(page, " Answers {}.</p>\n<ul>\n", operation.gives.0);
+        match operation.gives.0 {
+            Some(status) => page.push_str(&format!(" Answers {status}.</p>\n<ul>\n")),
+            None => page.push_str("</p>\n<ul>\n"),
+        }
         let mut codes: Vec<(u16, &str, &str)> =
             operation.problems().iter().map(|kind| (kind.status, kind.code, kind.title)).collect();
         codes.sort_unstable();
@@ -202,7 +207,7 @@ mod tests {
 
     #[test]
     fn operations_are_told_apart() {
-        let mut ids: Vec<String> = ALL.iter().map(operation_id).collect();
+        let mut ids: Vec<String> = all().iter().map(operation_id).collect();
         ids.sort();
         let count = ids.len();
         ids.dedup();

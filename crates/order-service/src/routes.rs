@@ -10,7 +10,8 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{Resource, Route, guard};
 use idempotency::Workflows;
 use idempotency::http::{
-    command, key_status, method_not_allowed, operation, policy, problem_response, resource, signed, workflow,
+    Routed, announce, command, key_status, method_not_allowed, operation, policy, problem_response, resource,
+    signed, workflow,
 };
 use uuid::Uuid;
 
@@ -78,6 +79,7 @@ fn reading() -> Route {
 
 /// A path that is only read; other methods are answered 405.
 pub fn read_only(path: &str, route: Route) -> Resource {
+    announce(Routed { method: "get", path: path.to_owned(), name: "read", is_workflow: false });
     resource(path)
         .route(route)
         .default_service(web::route().to(|| method_not_allowed(&[Method::GET, Method::HEAD])))

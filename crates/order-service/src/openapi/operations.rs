@@ -1,8 +1,11 @@
 //! Every operation of the public API, as data: what the document and the page for people are made of.
 //!
-//! Knows paths, schemas' names and problem kinds. Invariant (`tests/e2e/openapi.rs`): what is listed here is served, and what
-//! `routes.rs` serves is listed here.
+//! Knows paths, schemas' names and problem kinds. A handler that is routed and of which nothing is said here is listed all the same, by its
+//! name. Invariant (`tests/e2e/openapi.rs`): what is listed is served, and what `routes.rs` serves is listed.
 
+use std::borrow::Cow;
+
+use idempotency::http::{Routed, routed};
 use idempotency::{ProblemKind, problems};
 
 use crate::gateway_events;
@@ -37,15 +40,15 @@ pub(super) enum Kind {
 }
 
 /// One operation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) kind: Kind,
-    pub(super) path: &'static str,
-    pub(super) summary: &'static str,
+    pub(super) path: Cow<'static, str>,
+    pub(super) summary: Cow<'static, str>,
     /// The schema of the body, if it has one.
     pub(super) takes: Option<&'static str>,
-    /// Status and, unless there is no body, schema of success.
-    pub(super) gives: (u16, Option<&'static str>),
+    /// Status (if it is known) and, unless there is no body, schema of success.
+    pub(super) gives: (Option<u16>, Option<&'static str>),
     /// What it refuses beside what its kind does.
     pub(super) refusals: &'static [&'static ProblemKind],
 }
@@ -59,18 +62,47 @@ impl Operation {
         }
     }
 
+    /// Of which only what the router knows is known.
+    fn untold(routed: Routed) -> Self {
+        let is_read = routed.method == "get";
+        let kind = match routed.is_workflow {
+            true => Kind::Workflow,
+            false if is_read => Kind::Read,
+            false => Kind::Command,
+        };
+        Self {
+            kind,
+            path: Cow::Owned(routed.path),
+            summary: Cow::Borrowed(routed.name),
+            takes: (!is_read).then_some("Anything"),
+            gives: (None, Some("Anything")),
+            refusals: &[],
+        }
+    }
+
     /// Everything that it may refuse with.
     pub(super) fn problems(&self) -> Vec<&'static ProblemKind> {
-        let shared: &[&ProblemKind] = match self.kind {
-            Kind::Command => &COMMAND,
-            Kind::Workflow => &WORKFLOW,
-            Kind::Signed => &SIGNED,
-            Kind::List => &LIST,
-            Kind::Read | Kind::Poll | Kind::Delete => &READ,
-            Kind::Open => &[],
+        let (shared, more): (&[&ProblemKind], &[&ProblemKind]) = match self.kind {
+            Kind::Command => (&COMMAND, &[]),
+            Kind::Workflow => (&COMMAND, &WORKFLOW),
+            Kind::Signed => (&SIGNED, &[]),
+            Kind::List => (&LIST, &[]),
+            Kind::Read | Kind::Poll | Kind::Delete => (&READ, &[]),
+            Kind::Open => (&[], &[]),
         };
-        shared.iter().chain(self.refusals).copied().collect()
+        shared.iter().chain(more).chain(self.refusals).copied().collect()
     }
+}
+
+/// Every operation: what is told of the shop's, and whatever else this process routes.
+pub(super) fn all() -> Vec<Operation> {
+    let mut all = TOLD.to_vec();
+    for other in routed() {
+        if !TOLD.iter().any(|told| told.method() == other.method && told.path == other.path) {
+            all.push(Operation::untold(other));
+        }
+    }
+    all
 }
 
 const COMMAND: [&ProblemKind; 14] = [
@@ -89,26 +121,9 @@ const COMMAND: [&ProblemKind; 14] = [
     problems::OVERLOADED,
     problems::NOT_FOUND,
 ];
-const WORKFLOW: [&ProblemKind; 18] = [
-    problems::KEY_MISSING,
-    problems::KEY_INVALID,
-    problems::INVALID_REQUEST,
-    problems::UNAUTHENTICATED,
-    problems::REQUEST_TIMEOUT,
-    problems::REQUEST_IN_PROGRESS,
-    problems::CALLER_BUSY,
-    problems::OUTCOME_UNKNOWN,
-    problems::ALREADY_COMPLETED,
-    problems::BODY_TOO_LARGE,
-    problems::UNSUPPORTED_MEDIA_TYPE,
-    problems::KEY_REUSED,
-    problems::INTERNAL,
-    problems::ABANDONED,
-    problems::WORKFLOW_CHANGED,
-    problems::TEMPORARILY_UNAVAILABLE,
-    problems::OVERLOADED,
-    problems::NOT_FOUND,
-];
+/// Beside those of commands.
+const WORKFLOW: [&ProblemKind; 4] =
+    [problems::CALLER_BUSY, problems::OUTCOME_UNKNOWN, problems::ABANDONED, problems::WORKFLOW_CHANGED];
 const SIGNED: [&ProblemKind; 5] = [
     problems::INVALID_REQUEST,
     problems::BODY_TOO_LARGE,
@@ -123,13 +138,13 @@ const READ: [&ProblemKind; 3] =
 
 macro_rules! operations {
     ($($kind:ident $path:literal $summary:literal ($($takes:literal)?) -> $status:literal ($($gives:literal)?) [$($refusal:expr),*];)*) => {
-        /// Every operation, in the order of the documentation.
-        pub(super) const ALL: &[Operation] = &[$(Operation {
+        /// What is said of each operation of the shop, in the order of the documentation.
+        const TOLD: &[Operation] = &[$(Operation {
             kind: Kind::$kind,
-            path: $path,
-            summary: $summary,
+            path: Cow::Borrowed($path),
+            summary: Cow::Borrowed($summary),
             takes: operations!(@optional $($takes)?),
-            gives: ($status, operations!(@optional $($gives)?)),
+            gives: (Some($status), operations!(@optional $($gives)?)),
             refusals: &[$($refusal),*],
         }),*];
     };

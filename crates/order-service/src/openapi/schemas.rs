@@ -134,6 +134,7 @@ pub(super) fn all() -> Value {
             ("links", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
             ("attempts", or_null(number())),
         ]),
+        "Anything": anything,
         "Policy": anything,
         "Document": anything,
         "Problem": json!({
