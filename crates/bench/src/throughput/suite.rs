@@ -9,7 +9,7 @@ use super::counts::{self, Counted};
 use super::interleave::Rounds;
 use super::machine::Machine;
 use super::measure::{self, STORM, STORM_NAME};
-use super::plan::{LEAD_IN, Plan, Question, WARM_UP};
+use super::plan::{LEAD_IN, Plan, Question, REPLAYED, WARM_UP};
 use super::progress::Progress;
 use super::results::Results;
 use super::series::{Phase, Spread};
@@ -136,7 +136,10 @@ fn method(plan: &Plan) -> Vec<String> {
             .to_owned(),
         "A real order has one of the four products of the demo catalogue, drawn anew for each: everybody contends for four rows of \
          stock. Keys are random UUIDs.".to_owned(),
-        "Replays are of orders that Redis holds. bare-evalsha answers any request with stored bytes.".to_owned(),
+        format!(
+            "Replays are of {REPLAYED} orders that Redis holds, in turn: keys that are stormed, which the order service reads with \
+             GET from the seventeenth replay on. bare-evalsha answers any request with stored bytes, by a script."
+        ),
         "Bodies: of 0.3 KiB by a note; of 4 KiB by the longest note (1 000 characters of four bytes); of 64 KiB by that and white space, \
          which is read and not kept. The work of the order is the same."
             .to_owned(),
