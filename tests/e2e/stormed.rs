@@ -54,27 +54,52 @@ async fn it_is_read_without_a_script() {
     assert_eq!(evalsha_calls(&app).await - before, 1, "another payload is for the script to judge");
 }
 
-/// Gone, of another database, of another account, of another kind: PostgreSQL is asked, as for any key.
+/// Gone, cut, longer, changed anywhere, copied from another key, of another database, of another kind: PostgreSQL is asked, as for any key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn whatever_else_is_held_is_no_answer() {
     let app = start(World::Up).await;
     let first = app.order("K", 2).await;
-    let name = app.redis_name("K").await;
-    let spoiled: [&[&str]; 4] = [
-        &["DEL", &name],
-        &["SETRANGE", &name, "2", "another "],
-        &["SETRANGE", &name, "43", "somebody"],
-        &["SETRANGE", &name, "75", "\u{7f}\u{7f}\u{7f}\u{7f}"],
+    assert_eq!(app.order("other", 3).await.status, 201);
+    let (name, other) = (app.redis_name("K").await, app.redis_name("other").await);
+    let length: i64 = app.redis(&["STRLEN", &name]).await;
+    let (last, middle) = ((length - 9).to_string(), (length / 2).to_string());
+    let cut = format!(
+        "redis.call('SET', KEYS[1], string.sub(redis.call('GET', KEYS[1]), 1, {}), 'EX', 100)",
+        length - 20
+    );
+    let spoiled: [(&[&str], bool); 8] = [
+        (&["DEL", &name], true),
+        (&["APPEND", &name, "junk"], true),
+        (&["EVAL", &cut, "1", &name], true),
+        (&["SETRANGE", &name, &middle, "!"], true),
+        (&["SETRANGE", &name, &last, "!"], true),
+        (&["COPY", &other, &name, "REPLACE"], true),
+        (&["SETRANGE", &name, "2", "another "], true),
+        // Of another account: left alone, since it may be a newer build's.
+        (&["SETRANGE", &name, "43", "somebody"], false),
     ];
-    for spoil in spoiled {
-        storm(&app).await;
-        let _: redis::Value = app.redis(spoil).await;
-        replayed(&app, &first, "MISS").await;
-        // What cannot be read stays until it runs out.
-        let _: i64 = app.redis(&["DEL", &name]).await;
-        replayed(&app, &first, "MISS").await;
-        replayed(&app, &first, "HIT").await;
+    // With the script, and once the worker looks first.
+    for stormed in [false, true] {
+        for (spoil, is_mended) in spoiled {
+            if stormed {
+                storm(&app).await;
+            }
+            let _: redis::Value = app.redis(spoil).await;
+            replayed(&app, &first, "MISS").await;
+            if !is_mended {
+                replayed(&app, &first, "MISS").await;
+                let _: i64 = app.redis(&["DEL", &name]).await;
+                replayed(&app, &first, "MISS").await;
+            }
+            replayed(&app, &first, "HIT").await;
+        }
     }
+    let _: redis::Value = app.redis(&["COPY", &other, &name, "REPLACE"]).await;
+    assert_eq!(
+        app.order("K", 3).await.status,
+        422,
+        "what the other key was asked for is nothing to this one"
+    );
     storm(&app).await;
     let _: i64 = app.redis(&["DEL", &name]).await;
     let _: i64 = app.redis(&["HSET", &name, "field", "value"]).await;

@@ -52,6 +52,10 @@ fn identity() -> Identity {
     Identity { generation: Generation(7), fingerprint, account: ACCOUNT }
 }
 
+fn name() -> IdempotencyKey {
+    IdempotencyKey::from_text("8e03978e-40d5-43dd-bc93-6894a57f9324").expect("a key")
+}
+
 fn answer() -> Finished {
     let headers = [("content-type", "application/json"), ("location", "/v1/orders/8e03978e")];
     let headers = headers.map(|(name, value)| (name.into(), value.into())).to_vec();
@@ -67,12 +71,13 @@ fn value_wanted(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn value_done(bencher: Bencher<'_, '_>) {
-    let (identity, answer) = (identity(), answer());
-    bencher.bench(|| value::done(black_box(&identity), black_box(&answer), CACHE_BODY_MAX));
+    let (identity, key, answer) = (identity(), name(), answer());
+    bencher.bench(|| value::done(black_box(&identity), &key, black_box(&answer), CACHE_BODY_MAX));
 }
 
 #[divan::bench]
 fn value_read_back(bencher: Bencher<'_, '_>) {
-    let value = value::done(&identity(), &answer(), CACHE_BODY_MAX);
-    bencher.bench(|| value::finished(black_box(&value), ACCOUNT));
+    let key = name();
+    let value = value::done(&identity(), &key, &answer(), CACHE_BODY_MAX);
+    bencher.bench(|| value::finished(black_box(&value), ACCOUNT, &key));
 }

@@ -184,7 +184,7 @@ impl Gate {
         identity: &Identity,
         finished: &Finished,
     ) {
-        let done = value::done(identity, finished, self.cache_body_max);
+        let done = value::done(identity, &attempt.key, finished, self.cache_body_max);
         let expiry = finished.expires_ms.to_string();
         let arguments: &[&[u8]] = &[&done, expiry.as_bytes(), &claim.token.0];
         // One bound for both, since the answer waits for it.

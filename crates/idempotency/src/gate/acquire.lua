@@ -2,10 +2,10 @@
 -- KEYS[1] name; KEYS[2] (serialised commands) the caller's lock; ARGV[1], one text since each costs Redis: 51 bytes that the answer to
 -- this request begins with, up to its account (see value.rs for the offsets), 16 bytes of token, the lease in ms.
 -- F fresh: the place is ours (also when our own token is found: this attempt's earlier acquire was executed)
--- R running, same request   MR running, another request   MD done, another request
+-- R running, same request   MR running, another request
 -- L another operation of this caller runs
 -- O.. running in the background: behind the letter, the id of its operation
--- B done, reply not kept here   U not readable here       otherwise the done value itself
+-- B done, reply not kept here   U not readable here       otherwise the done value itself, also of another request
 local wanted = ARGV[1]
 local held = redis.call('GET', KEYS[1])
 -- The replay first, in one step; of what is shorter, nothing can be made here or outside.
@@ -25,7 +25,8 @@ if held then
     end
     if string.sub(held, 11, 11) == string.sub(wanted, 11, 11) and string.sub(held, 12, 43) ~= string.sub(wanted, 12, 43) then
       if state == 'R' then return 'MR' end
-      return 'MD'
+      -- Whether it is whole, and of this key, is seen outside.
+      return held
     end
     if state == 'R' then
       -- A fingerprint of another version is compared outside.

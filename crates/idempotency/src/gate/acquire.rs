@@ -62,7 +62,6 @@ impl Gate {
                 b"F" => proceed(Hold::Place),
                 b"R" => Acquired::Running,
                 b"MR" => Acquired::OtherRunning,
-                b"MD" => Acquired::OtherDone,
                 b"L" => Acquired::CallerBusy,
                 b"B" | b"U" => proceed(Hold::Nothing),
                 value => match (value::operation(value), judge(attempt, value)) {
@@ -88,18 +87,24 @@ impl Gate {
         let held = self.ask(Ask::Plain(&["GET", &attempt.redis_names()[0]])).await;
         telemetry::took("acquire", began);
         Ok(match held? {
-            Value::BulkString(held) if held.starts_with(wanted) => value::finished(&held, attempt.account),
+            Value::BulkString(held) if held.starts_with(wanted) => {
+                value::finished(&held, attempt.account, &attempt.key)
+            }
             _ => None,
         })
     }
 }
 
-/// What a value says that the script handed out: a done one, or a running one of another fingerprint version.
+/// What a value says that the script handed out: a done one, or a running one of another fingerprint version. Nothing, if it is not whole:
+/// then it was done by somebody else than this service.
 fn judge(attempt: &Attempt, value: &[u8]) -> Option<Acquired> {
     let contradicts = attempt.asked.contradicts(&value::fingerprint(value)?);
     if value.get(1) == Some(&b'R') {
         return Some(if contradicts { Acquired::OtherRunning } else { Acquired::Running });
     }
-    let finished = value::finished(value, attempt.account)?;
+    if contradicts && value::is_marker(value, &attempt.key) {
+        return Some(Acquired::OtherDone);
+    }
+    let finished = value::finished(value, attempt.account, &attempt.key)?;
     Some(if contradicts { Acquired::OtherDone } else { Acquired::Done(finished) })
 }

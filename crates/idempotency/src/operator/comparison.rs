@@ -81,7 +81,7 @@ async fn held(gate: &Gate, generation: &CurrentGeneration, max: usize) -> Result
         if value.get(2..10) != Some(&current.0.to_be_bytes()) {
             continue;
         }
-        if let Some(finished) = value::finished(&value, account) {
+        if let Some(finished) = value::finished(&value, account, &key) {
             answers.push(Held { name, account, key, value, finished });
         }
     }
