@@ -123,6 +123,12 @@ async fn answers_look_as_they_are_told() {
         assert_eq!(answer.status.to_string(), status, "{}", answer.text());
         looks_like(&document, &told(&document, path, "post", status), &answer.json(), path);
     }
+    let endpoint =
+        app.get("/v1/webhook-endpoints").await.json()["data"][0]["id"].as_str().expect("an id").to_owned();
+    let rotated = app.post(&format!("/v1/webhook-endpoints/{endpoint}/rotate-secret"), "R", &json!({})).await;
+    let schema =
+        told(&document, "/v1/webhook-endpoints/{id}/rotate-secret", "post", &rotated.status.to_string());
+    looks_like(&document, &schema, &rotated.json(), "a rotated secret");
     let problem = app.post("/v1/orders", "P", &json!({ "items": [] })).await;
     looks_like(&document, &json!({ "$ref": "#/components/schemas/Problem" }), &problem.json(), "a problem");
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use testkit::Request;
 
 use crate::cli::{Ended, program, run};
-use crate::harness::{App, World};
+use crate::harness::{App, Stack, World};
 
 async fn verify(app: &App, arguments: &[&str]) -> Ended {
     let mut command = program(&[&["verify"], arguments].concat());
@@ -59,7 +59,7 @@ async fn shop() -> App {
 async fn everything_holds_on_a_sound_database() {
     let app = shop().await;
     let said = verify(&app, &[]).await.succeeded();
-    assert_eq!(said.lines().count(), 9, "{said}");
+    assert_eq!(said.lines().count(), 11, "{said}");
     assert!(said.lines().all(|line| line.starts_with("ok      ")), "{said}");
     assert!(said.contains("(5 answers compared)"), "{said}");
 }
@@ -77,6 +77,15 @@ async fn what_is_broken_is_named() {
     let order = "DELETE FROM order_items USING orders WHERE order_id = id AND idem_key LIKE '%:a'; \
         DELETE FROM orders WHERE idem_key LIKE '%:a'";
     broken(&app, "record-has-order", order, &format!("{account}:a")).await;
+    broken(
+        &app,
+        "order-total",
+        "UPDATE orders SET total_amount = total_amount + 1 WHERE idem_key LIKE '%:b'",
+        "-",
+    )
+    .await;
+    broken(&app, "paid-means-payment", "UPDATE orders SET status = 'paid' WHERE idem_key LIKE '%:c'", "-")
+        .await;
     let payments = "DROP INDEX payments_one_per_order; INSERT INTO payments (id, account_id, order_id, status, amount, currency, gateway_id) \
         SELECT gen_random_uuid(), account_id, id, 'succeeded', 10, 'EUR', 'ch_' || n FROM orders, generate_series(1, 2) AS n \
          WHERE idem_key LIKE '%:b'";
@@ -134,9 +143,21 @@ async fn what_cannot_be_looked_at_is_not_said_to_hold() {
     assert_eq!(app.order("a", 2).await.status, 201);
     let (said, why) = state(&app, "redis-agrees").await;
     assert!(said == "skipped" && why.contains("Redis cannot be asked"), "{why}");
-    let mut command = program(&["verify"]);
-    command.env("DATABASE_URL", "postgres://somebody:sesame@127.0.0.1:1/shop");
-    assert!(run(command).await.fault().contains("PostgreSQL cannot be reached"));
+    let nobody = "postgres://somebody:sesame@127.0.0.1:1/shop".to_owned();
+    let empty = tokio::task::spawn_blocking(|| Stack::get().empty_database()).await.expect("a database");
+    for (url, named) in [(nobody, "PostgreSQL cannot be reached"), (empty, "is the database migrated?")] {
+        let mut command = program(&["verify", "--json"]);
+        command.env("DATABASE_URL", url);
+        let ended = run(command).await;
+        let said: Value = serde_json::from_str(&ended.out).expect("JSON");
+        assert_eq!(
+            (ended.code, &said["ok"], &said["failed"]),
+            (Some(1), &false.into(), &1.into()),
+            "{}",
+            ended.out
+        );
+        assert!(ended.out.contains(named) && !ended.out.contains("sesame"), "{}", ended.out);
+    }
     let answer = testkit::send(app.replica().admin, &Request::get("/livez")).await.expect("an answer");
     assert_eq!(answer.status, 200, "the service runs on");
 }

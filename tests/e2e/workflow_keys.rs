@@ -56,6 +56,13 @@ async fn what_was_done_after_all_is_gone_on_with() {
         (&json!("demo"), &json!("K"), &json!("probes.voyage"))
     );
     assert!(listed["unknown_since"].is_string());
+    // Also while somebody asks about it once more.
+    let held = "UPDATE idempotency_records SET lease_expires_at = now() + interval '1 hour' WHERE key = 'K'";
+    app.db.batch_execute(held).await.expect("SQL");
+    let listed = keys(&app, &["stuck"]).await.expect("a list");
+    assert!(listed.contains("\"K\"") && listed.contains("is_being_worked_on"), "{listed}");
+    let free = "UPDATE idempotency_records SET lease_expires_at = now() WHERE key = 'K'";
+    app.db.batch_execute(free).await.expect("SQL");
     let shown = show(&app, "K").await;
     assert_eq!(
         (&shown["record"]["steps"][1]["state"], &shown["record"]["status"]),

@@ -86,6 +86,8 @@ pub(crate) async fn list(client: &Client) -> anyhow::Result<Vec<String>> {
 
 /// Ends a key.
 pub(crate) async fn revoke(client: &Client, key_id: &str) -> anyhow::Result<()> {
+    // Also as the whole key has it: `osk_{id}_…`.
+    let key_id = key_id.strip_prefix("osk_").and_then(|rest| rest.split('_').next()).unwrap_or(key_id);
     let revoked = client
         .execute("UPDATE api_keys SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL", &[&key_id])
         .await?;

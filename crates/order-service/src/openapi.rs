@@ -182,6 +182,7 @@ fn page() -> String {
         let mut codes: Vec<(u16, &str, &str)> =
             operation.problems().iter().map(|kind| (kind.status, kind.code, kind.title)).collect();
         codes.sort_unstable();
+        codes.dedup_by_key(|(status, code, _)| (*status, *code));
         for (status, code, title) in codes {
             let _ = writeln!(page, "<li>{status} <a href=\"/problems/{code}\">{code}</a>: {title}</li>");
         }

@@ -57,7 +57,7 @@ pub(super) fn answer(answer: Answer, request_id: Uuid) -> HttpResponse {
             return response;
         }
         Answer::InProgress => {
-            problems::REQUEST_IN_PROGRESS.because("the first request with this key is still running")
+            problems::REQUEST_IN_PROGRESS.because("a request with this key is being worked on")
         }
         Answer::Accepted { operation } => {
             return HttpResponse::Accepted()

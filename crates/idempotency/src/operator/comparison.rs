@@ -56,12 +56,16 @@ impl Operator {
             let is_other = version == Some(i16::from(value[10]))
                 && digest.is_some_and(|digest| digest != &value[11..43]);
             let other_code = code.map(i32::from) != Some(i32::from(finished.reply.status));
+            let headers: Option<Vec<&str>> = row.get(6);
+            let told =
+                || finished.reply.headers.iter().flat_map(|(name, value)| [name.as_ref(), value.as_ref()]);
+            let other_headers = headers.is_some_and(|headers| !headers.into_iter().eq(told()));
             let other_body = finished.kept && body.is_some_and(|body| body != finished.reply.body);
             let wrong = match status {
                 None => "there is no record",
                 Some("IN_PROGRESS") => "the record is still running",
                 Some(_) if is_other => "the record is of another request",
-                Some(_) if other_code || other_body => "the record has another answer",
+                Some(_) if other_code || other_headers || other_body => "the record has another answer",
                 Some(_) => continue,
             };
             comparison.contradictions.push(format!("{name}: {wrong}"));

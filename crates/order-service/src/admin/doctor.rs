@@ -8,6 +8,7 @@ mod postgres;
 mod redis;
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Args;
@@ -25,11 +26,11 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     stores: Stores,
     /// PostgreSQL connections of each process
-    #[arg(long, env = "DATABASE_POOL", default_value_t = 16)]
-    database_pool: usize,
+    #[arg(long, env = "DATABASE_POOL", default_value = "16")]
+    database_pool: NonZeroUsize,
     /// How many processes serve
-    #[arg(long, env = "REPLICAS", default_value_t = 1)]
-    replicas: usize,
+    #[arg(long, env = "REPLICAS", default_value = "1")]
+    replicas: NonZeroUsize,
     /// Whether a transaction pooler stands before PostgreSQL
     #[arg(long, env = "DATABASE_POOLER", default_value = "none")]
     database_pooler: PoolerChoice,

@@ -79,13 +79,14 @@ impl fmt::Display for Check {
 /// # Errors
 /// When one has failed: how many.
 pub(super) fn print(checks: &[Check], as_json: bool) -> anyhow::Result<()> {
-    let failed = checks.iter().filter(|check| check.state == State::Failed).count();
+    let count = |state| checks.iter().filter(|check| check.state == state).count();
+    let (failed, skipped) = (count(State::Failed), count(State::Skipped));
     if as_json {
         let list: Vec<_> = checks
             .iter()
             .map(|check| json!({ "name": check.name, "state": check.state.word(), "detail": check.detail }))
             .collect();
-        println!("{:#}", json!({ "ok": failed == 0, "checks": list }));
+        println!("{:#}", json!({ "ok": failed == 0, "failed": failed, "skipped": skipped, "checks": list }));
     } else {
         checks.iter().for_each(|check| println!("{check}"));
     }

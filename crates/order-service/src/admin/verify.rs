@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
-use idempotency::{CurrentGeneration, Operator, OperatorError, parse_duration};
+use idempotency::{CurrentGeneration, Operator, OperatorError, explain, parse_duration};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 
@@ -27,7 +26,7 @@ const WITHOUT_INDEXES: &str = "SET LOCAL enable_indexscan = off; SET LOCAL enabl
 const WITH_INDEXES: &str =
     "SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on; SET LOCAL enable_bitmapscan = on";
 
-/// Where to look, and the limits that say what must still be there: those of the service.
+/// Where to look, and the limits that say what must still be there: they must be those that the service ran with.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
@@ -59,13 +58,15 @@ struct Invariant {
 }
 
 pub(crate) async fn run(arguments: VerifyArgs) -> anyhow::Result<()> {
-    let mut client = migrations::connect(&arguments.database.database_url).await?;
-    let mut checks = in_postgres(&mut client, &invariants(&arguments)).await?;
-    checks.push(in_redis(&arguments).await?);
+    let mut checks = match migrations::connect(&arguments.database.database_url).await {
+        Ok(mut client) => in_postgres(&mut client, &invariants(&arguments)).await,
+        Err(error) => vec![Check::failed("postgresql", format!("{error:#}"))],
+    };
+    checks.push(in_redis(&arguments).await);
     report::print(&checks, arguments.json)
 }
 
-fn invariants(arguments: &VerifyArgs) -> [Invariant; 8] {
+fn invariants(arguments: &VerifyArgs) -> [Invariant; 10] {
     let invariant = |name, promise, sql, span| Invariant { name, promise, sql, span };
     let young = |retention: Duration| Some(retention.saturating_sub(MARGIN));
     [
@@ -91,6 +92,18 @@ fn invariants(arguments: &VerifyArgs) -> [Invariant; 8] {
             "stock",
             "the stock that was taken is that of live orders",
             include_str!("verify/stock.sql"),
+            None,
+        ),
+        invariant(
+            "order-total",
+            "an order costs what its items cost",
+            include_str!("verify/order_total.sql"),
+            None,
+        ),
+        invariant(
+            "paid-means-payment",
+            "an order is paid if and only if a payment of its total succeeded",
+            include_str!("verify/paid_means_payment.sql"),
             None,
         ),
         invariant(
@@ -120,21 +133,38 @@ fn invariants(arguments: &VerifyArgs) -> [Invariant; 8] {
     ]
 }
 
-async fn in_postgres(client: &mut Client, invariants: &[Invariant]) -> anyhow::Result<Vec<Check>> {
-    let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
-    let snapshot = begin.start().await?;
-    let limit = format!("SET LOCAL statement_timeout = {}", STATEMENT_MAX.as_millis());
-    snapshot.batch_execute(&limit).await?;
+async fn in_postgres(client: &mut Client, invariants: &[Invariant]) -> Vec<Check> {
     let mut checks = Vec::new();
-    for (number, invariant) in invariants.iter().enumerate() {
-        let (name, promise) = (invariant.name, invariant.promise);
-        // The first one does not believe the index that would have to refuse what it looks for.
-        snapshot.batch_execute(if number == 0 { WITHOUT_INDEXES } else { WITH_INDEXES }).await?;
-        let broken =
-            broken(&snapshot, invariant).await.with_context(|| format!("{name} cannot be looked at"))?;
-        checks.push(Check::without(name, promise, &broken));
+    let looked = async {
+        let begin =
+            client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+        let snapshot = begin.start().await?;
+        let limit = format!("SET LOCAL statement_timeout = {}", STATEMENT_MAX.as_millis());
+        snapshot.batch_execute(&limit).await?;
+        for (number, invariant) in invariants.iter().enumerate() {
+            // The first one does not believe the index that would have to refuse what it looks for.
+            snapshot.batch_execute(if number == 0 { WITHOUT_INDEXES } else { WITH_INDEXES }).await?;
+            let broken = broken(&snapshot, invariant).await?;
+            checks.push(Check::without(invariant.name, invariant.promise, &broken));
+        }
+        Ok::<_, tokio_postgres::Error>(())
+    };
+    if let Err(error) = looked.await {
+        // Of the rest nothing is known: a transaction in which something failed answers nothing more.
+        let rest = &invariants[checks.len().min(invariants.len())..];
+        for (number, invariant) in rest.iter().enumerate() {
+            checks.push(if number == 0 {
+                let why = explain(&error);
+                Check::failed(
+                    invariant.name,
+                    format!("cannot be looked at (is the database migrated?): {why}"),
+                )
+            } else {
+                Check::skipped(invariant.name, "not looked at")
+            });
+        }
     }
-    Ok(checks)
+    checks
 }
 
 /// Examples of what breaks an invariant, one more than is shown.
@@ -150,21 +180,26 @@ async fn broken(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-async fn in_redis(arguments: &VerifyArgs) -> anyhow::Result<Check> {
+async fn in_redis(arguments: &VerifyArgs) -> Check {
     const NAME: &str = "redis-agrees";
-    let Some(url) = &arguments.redis_url else { return Ok(Check::skipped(NAME, "REDIS_URL is not given")) };
+    let Some(url) = &arguments.redis_url else { return Check::skipped(NAME, "REDIS_URL is not given") };
     let generation = CurrentGeneration::default();
-    let database = asking::database(&arguments.database, generation.clone())?;
-    let gate = asking::gate(url, generation.clone())?;
-    let comparing = Operator::new(database).compare(&gate, &generation, SAMPLE_MAX).await;
-    let comparison = match comparing {
-        Ok(comparison) => comparison,
-        Err(OperatorError::Refused(why)) => {
-            return Ok(Check::skipped(NAME, format!("Redis cannot be asked within {ASK_MAX:?}: {why}")));
-        }
-        Err(error) => return Err(error.into()),
+    let database = asking::database(&arguments.database, generation.clone());
+    let (database, gate) = match (database, asking::gate(url, generation.clone())) {
+        (Ok(database), Ok(gate)) => (database, gate),
+        (Err(error), _) | (_, Err(error)) => return Check::failed(NAME, error.to_string()),
     };
-    let promise =
-        format!("Redis says nothing that PostgreSQL contradicts ({} answers compared)", comparison.compared);
-    Ok(Check::without(NAME, &promise, &comparison.contradictions))
+    match Operator::new(database).compare(&gate, &generation, SAMPLE_MAX).await {
+        Ok(comparison) => {
+            let compared = comparison.compared;
+            let promise =
+                format!("Redis says nothing that PostgreSQL contradicts ({compared} answers compared)");
+            Check::without(NAME, &promise, &comparison.contradictions)
+        }
+        // A Redis that is away says nothing at all.
+        Err(OperatorError::Refused(why)) => {
+            Check::skipped(NAME, format!("Redis cannot be asked within {ASK_MAX:?}: {why}"))
+        }
+        Err(error) => Check::failed(NAME, error.to_string()),
+    }
 }

@@ -171,7 +171,7 @@ operations! {
         [TARGET_FORBIDDEN];
     List "/v1/webhook-endpoints" "Where the caller's events go" () -> 200 ("Endpoints") [];
     Delete "/v1/webhook-endpoints/{id}" "Send no more events there" () -> 204 () [];
-    Command "/v1/webhook-endpoints/{id}/rotate-secret" "A new secret; the old one signs beside it for a while" () -> 200 ("NewSecret")
+    Command "/v1/webhook-endpoints/{id}/rotate-secret" "A new secret; the old one signs beside it for a while" () -> 201 ("NewSecret")
         [ENDPOINT_NOT_FOUND];
     List "/v1/events" "What happened to the caller's orders, the latest first" () -> 200 ("Events") [];
     Signed "/v1/gateway-events" "The payment gateway's own messages, signed as Standard Webhooks has it" ("GatewayEvent") -> 204 ()

@@ -14,7 +14,12 @@ pub(super) async fn check(arguments: &DoctorArgs) -> Check {
     let lease = arguments.idempotency_lease;
     let text = match metrics(arguments).await {
         Ok(text) => text,
-        Err(why) => return Check::skipped(NAME, format!("no service answers at ADMIN_BIND: {why}")),
+        Err(why) => {
+            return Check::skipped(
+                NAME,
+                format!("the metrics of a running service cannot be read at ADMIN_BIND: {why}"),
+            );
+        }
     };
     match p99(&text) {
         None => Check::skipped(NAME, "the service has executed nothing yet"),

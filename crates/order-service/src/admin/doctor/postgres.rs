@@ -135,12 +135,13 @@ async fn connections(client: &Client, arguments: &DoctorArgs) -> Check {
         Err(error) => return Check::failed(NAME, error.to_string()),
     };
     let (all, others): (i32, i32) = (row.get(0), row.get(1));
-    let needed = arguments.database_pool.saturating_mul(arguments.replicas);
-    let left = usize::try_from(all - others).unwrap_or(0);
-    let (pool, replicas) = (arguments.database_pool, arguments.replicas);
+    let (pool, replicas) = (arguments.database_pool.get(), arguments.replicas.get());
+    let (needed, left) = (pool.saturating_mul(replicas), usize::try_from(all - others).unwrap_or(0));
     Check::that(
         NAME,
         left >= needed,
-        format!("{left} for {pool} × {replicas} replicas; others have {others} of {all}"),
+        format!(
+            "{needed} are needed ({pool} for each of {replicas} processes), {left} can be had; others use {others} of {all}"
+        ),
     )
 }
