@@ -9,7 +9,7 @@ use crate::harness::{App, World, order};
 const BOUND: Duration = Duration::from_secs(20);
 
 /// Calls of EVALSHA that Redis has executed.
-async fn evalsha_calls(app: &App) -> u64 {
+pub async fn evalsha_calls(app: &App) -> u64 {
     let info: String = app.redis(&["INFO", "commandstats"]).await;
     let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
     let calls = line.and_then(|line| line.split("calls=").nth(1)).and_then(|rest| rest.split(',').next());

@@ -5,19 +5,12 @@ use std::time::Duration;
 use deadpool_redis::redis;
 use testkit::{Action, CommandMatch, Response, until};
 
+use crate::counts::evalsha_calls;
 use crate::harness::{App, World};
 
 const BOUND: Duration = Duration::from_secs(20);
 /// Replays by the script after which a worker looks first (`gate/stormed.rs`).
 const STORMED_FROM: usize = 16;
-
-/// Calls of EVALSHA that Redis has executed.
-async fn evalsha_calls(app: &App) -> u64 {
-    let info: String = app.redis(&["INFO", "commandstats"]).await;
-    let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
-    let calls = line.and_then(|line| line.split("calls=").nth(1)).and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
 
 /// One worker: each learns by itself.
 async fn start(world: World) -> App {

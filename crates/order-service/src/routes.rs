@@ -94,5 +94,6 @@ fn also_read(command: Resource, route: Route) -> Resource {
 
 /// A path that can only be deleted.
 fn deletable(path: &str, route: Route) -> Resource {
+    announce(Routed { method: "delete", path: path.to_owned(), name: "delete", is_workflow: false });
     resource(path).route(route).default_service(web::route().to(|| method_not_allowed(&[Method::DELETE])))
 }

@@ -64,17 +64,17 @@ impl Operation {
 
     /// Of which only what the router knows is known.
     fn untold(routed: Routed) -> Self {
-        let is_read = routed.method == "get";
-        let kind = match routed.is_workflow {
-            true => Kind::Workflow,
-            false if is_read => Kind::Read,
-            false => Kind::Command,
+        let kind = match routed.method {
+            "get" => Kind::Read,
+            "delete" => Kind::Delete,
+            _ if routed.is_workflow => Kind::Workflow,
+            _ => Kind::Command,
         };
         Self {
             kind,
             path: Cow::Owned(routed.path),
             summary: Cow::Borrowed(routed.name),
-            takes: (!is_read).then_some("Anything"),
+            takes: matches!(kind, Kind::Command | Kind::Workflow).then_some("Anything"),
             gives: (None, Some("Anything")),
             refusals: &[],
         }
