@@ -251,8 +251,7 @@ fn decoy(parent: &Path, name: &str, script: &str) -> (OsString, PathBuf) {
     // The servers' user runs it too.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("its mode");
     let (file, note) = (folder.join(name), folder.join("note"));
-    fs::write(&file, format!("#!/bin/sh\nnote='{}'\n{script}\n", note.display())).expect("a script");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("its mode");
+    devstack::write_script(&file, &format!("note='{}'\n{script}", note.display())).expect("a script");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
     (std::env::join_paths(folders).expect("a PATH"), note)

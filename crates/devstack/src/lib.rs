@@ -37,6 +37,7 @@ mod processes;
 mod random;
 mod redis;
 mod resolve;
+mod script;
 mod server;
 mod start;
 mod temp;
@@ -50,6 +51,7 @@ pub use crate::postgres::{Postgres, PostgresOptions};
 pub use crate::processes::is_alive;
 pub use crate::redis::{Redis, RedisOptions};
 pub use crate::resolve::Servers;
+pub use crate::script::write_script;
 pub use crate::server::Ending;
 pub use crate::temp::TempDir;
 

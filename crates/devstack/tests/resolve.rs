@@ -2,13 +2,11 @@
 
 mod support;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use devstack::{
     Environment, Error, Postgres, PostgresOptions, PostgresProgram, Redis, RedisOptions, RedisProgram,
-    Servers, TempDir,
+    Servers, TempDir, write_script,
 };
 use support::{query, quiet, redis};
 
@@ -28,8 +26,7 @@ fn bare(bin: &Path) -> Environment {
 }
 
 fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("write");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    write_script(path, text).expect("a script");
 }
 
 #[test]
